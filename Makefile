@@ -1,0 +1,45 @@
+# Every target sets itself up: a virtual environment in .venv, made anew when pyproject.toml changes.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.PHONY: help demo test lint bench clean
+
+help:
+	@echo "make demo   run the main job and draw it into demo/"
+	@echo "make test   run the tests on NumPy, array-api-strict and PyTorch"
+	@echo "make lint   ruff, ruff format, mypy"
+	@echo "make bench  ratios against bare matrix products"
+
+$(VENV)/made:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "momentmix needs Python 3.10 or newer")'
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/plot: pyproject.toml constraints.txt | $(VENV)/made
+	@echo "setting up .venv (once)"
+	$(PIP) -e ".[plot]"
+	@touch $@
+
+$(VENV)/test: pyproject.toml constraints.txt | $(VENV)/made
+	@echo "setting up .venv with the test tools (once)"
+	$(PIP) -e ".[plot,torch,test]"
+	@touch $@ $(VENV)/plot
+
+demo: $(VENV)/plot
+	$(BIN)/python -m momentmix.demo demo
+
+test: $(VENV)/test
+	$(BIN)/python -m pytest -n auto -q
+
+lint: $(VENV)/test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/plot
+	$(BIN)/python benchmarks/run.py
+
+clean:
+	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,49 @@
+"""Gaussian atoms: what a mixture, samples, debiased samples and a single point have in common."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from momentmix._array import Array
+from momentmix.covariance import Covariance
+
+
+@dataclass(frozen=True)
+class Atoms:
+    """A finite weighted set of Gaussians (λ_j, μ_j, Σ_j), j = 1..m, in n features.
+
+    | object                     | atoms             |
+    | -------------------------- | ----------------- |
+    | Gaussian mixture           | (λ_j, μ_j, Σ_j)   |
+    | samples x_1..x_p           | (1/p, x_i, 0)     |
+    | samples with noise N known | (1/p, x_i, -N)    |
+    | a^{⊗d}                     | (1, a, 0)         |
+
+    ``weights`` (m,), or one number for weights that are all equal; ``means`` (m, n).
+    """
+
+    weights: Array | float
+    means: Array
+    covariance: Covariance
+
+    def __len__(self) -> int:
+        return int(self.means.shape[0])
+
+    def take(self, rows: slice) -> Atoms:
+        weights = self.weights if isinstance(self.weights, float) else self.weights[rows]
+        return Atoms(weights, self.means[rows, :], self.covariance.take(rows))
+
+
+class Gradient(NamedTuple):
+    """Derivatives with respect to the parameters of a distribution, each in its parameter's shape.
+
+    ``covariances`` is taken in the covariance itself (in the variances for diag and spherical) and
+    is symmetric for full and tied, so that dF = ⟨covariances, dΣ⟩. It is None for samples without
+    noise. For samples, ``means`` is the gradient in X and ``covariances`` that in the noise
+    covariance.
+    """
+
+    weights: Array
+    means: Array
+    covariances: Array | None

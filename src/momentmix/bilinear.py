@@ -1,0 +1,140 @@
+"""The one bilinear form: Σ_k w_k ⟨M_P^(k), M_Q^(k)⟩ atom by atom of P, in blocks that stay in cache.
+
+Every quantity of Pereira–Kileel–Kolda is this form or a derivative of it. For an atom of P,
+    u_i = Σ_j λ̃_j Σ_k w_k B_k(κ^(ij)_1, …, κ^(ij)_k),
+and the whole form is Σ_i λ_i u_i. The pairs (i, j) are worked through in tiles; a tile's temporaries
+are small, so memory does not grow with the number of atoms on either side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import NamedTuple
+
+from momentmix._array import Array, array_device, namespace, on_accelerator
+from momentmix._parallel import parallel_map, worker_count
+from momentmix.atoms import Atoms
+from momentmix.bell import bell_derivatives, bell_polynomials
+from momentmix.cumulants import cumulants
+
+#: Temporaries of one tile in bytes: about what a core's cache holds, and what a GPU wants.
+TILE_BYTES, TILE_BYTES_ACCELERATOR = 4 << 20, 256 << 20
+
+
+class Form(NamedTuple):
+    """``values`` (m,) are the u_i; ``means``, ``covariances`` the gradients of Σ_i λ_i u_i in P."""
+
+    values: Array
+    means: Array | None
+    covariances: Array | None
+
+
+def bilinear(P: Atoms, Q: Atoms, weights: Sequence[float], gradient: bool) -> Form:
+    """u_i for each atom of P and, if asked, the gradient in the means and covariances of P."""
+    xp = namespace(P.means, Q.means)
+    workers = worker_count(xp)
+    p_step, q_step = _tile_shape(P, Q, len(weights) - 1)
+    rows = _splits(len(P), p_step, workers)
+    columns = _splits(len(Q), q_step, workers if len(rows) == 1 else 1)
+    # A task sums the tiles of one block of rows over a run of columns. Few runs, so that their
+    # partial sums stay small whatever the number of columns.
+    runs = _grouped(columns, -(-4 * workers // len(rows)))
+    tasks = [(i, run) for i in range(len(rows)) for run in runs]
+
+    def work(task: tuple[int, list[slice]]) -> Form:
+        part = P.take(rows[task[0]])
+        return reduce(_add, (_tile(part, Q.take(c), weights, gradient) for c in task[1]))
+
+    sums = parallel_map(work, tasks, workers)
+    return _join([reduce(_add, sums[i : i + len(runs)]) for i in range(0, len(sums), len(runs))], P)
+
+
+def _tile(P: Atoms, Q: Atoms, weights: Sequence[float], gradient: bool) -> Form:
+    """The form for one tile of pairs, whole in memory."""
+    xp = namespace(P.means, Q.means)
+    kappa, pullback = cumulants(P, Q, len(weights) - 1)
+    bell = bell_polynomials(kappa)
+    values = weights[0] * _sum_over_Q(None, P, Q)
+    for w, b in zip(weights[1:], bell, strict=True):
+        if w != 0 and b is not None:
+            values = values + w * _sum_over_Q(b, P, Q)
+    if not gradient:
+        return Form(values, None, None)
+    if not kappa:
+        zero = None if P.covariance.zero else xp.zeros_like(P.covariance.array)
+        return Form(values, xp.zeros_like(P.means), zero)
+    if isinstance(Q.weights, float):
+        derivatives = bell_derivatives(bell, [w * Q.weights for w in weights])
+    else:
+        derivatives = [Q.weights[None, :] * g for g in bell_derivatives(bell, weights)]
+    return Form(values, *pullback(derivatives))
+
+
+def _sum_over_Q(b: Array | None, P: Atoms, Q: Atoms) -> Array:
+    """Σ_j λ̃_j b_ij, with b = 1 for None; (m,)."""
+    xp = namespace(P.means, Q.means)
+    ones = xp.ones(1, dtype=xp.result_type(P.means, Q.means), device=array_device(P.means))
+    b = xp.broadcast_to(ones if b is None else b, (len(P), len(Q)))
+    return xp.sum(b, axis=1) * Q.weights if isinstance(Q.weights, float) else b @ Q.weights
+
+
+def _tile_shape(P: Atoms, Q: Atoms, d: int) -> tuple[int, int]:
+    """How many atoms of P and of Q make a tile of temporaries that fits the budget."""
+    n = P.means.shape[1]
+    size = 8
+    budget = TILE_BYTES_ACCELERATOR if on_accelerator(P.means) else TILE_BYTES
+    pair = size * (d + 5)
+    per_p = per_q = size * 2 * n
+    if P.covariance.zero or Q.covariance.zero:
+        per_q += size * P.covariance.width
+        per_p += size * Q.covariance.width * (n if not Q.covariance.diagonal else 1)
+    elif P.covariance.diagonal and Q.covariance.diagonal:
+        per_p, per_q = size * 3 * d * n, size * 3 * d * n
+    else:
+        vectors, matrices = size * 3 * d * n, size * (2 + d // 2) * n * n
+        pair += vectors
+        if Q.covariance.shared or P.covariance.shared:
+            per_p += 0 if P.covariance.shared else matrices
+            per_q += 0 if Q.covariance.shared else matrices
+        else:
+            pair += matrices
+    p_step = max(1, min(len(P), 256, budget // (per_p + min(len(Q), 16) * pair)))
+    q_step = max(1, min(len(Q), (budget - p_step * per_p) // (per_q + p_step * pair)))
+    return p_step, q_step
+
+
+def _splits(length: int, step: int, workers: int) -> list[slice]:
+    """Even slices of at most ``step``; their number a multiple of ``workers`` where more than one."""
+    count = -(-length // step)
+    if count > 1:
+        count = min(length, -(-count // workers) * workers)
+    edges = [length * i // count for i in range(count + 1)]
+    return [slice(a, b) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+
+
+def _grouped(slices: list[slice], groups: int) -> list[list[slice]]:
+    groups = min(groups, len(slices))
+    edges = [len(slices) * i // groups for i in range(groups + 1)]
+    return [slices[a:b] for a, b in zip(edges[:-1], edges[1:], strict=True)]
+
+
+def _add(a: Form, b: Form) -> Form:
+    return Form(*(None if x is None else x + y for x, y in zip(a, b, strict=True)))
+
+
+def _join(parts: list[Form], P: Atoms) -> Form:
+    """The forms of consecutive blocks of P's atoms as one; a shared covariance adds up."""
+    if len(parts) == 1:
+        return parts[0]
+    values, means, covariances = zip(*parts, strict=True)
+    xp = namespace(values[0])
+    return Form(
+        xp.concat(values),
+        None if means[0] is None else xp.concat(means),
+        None
+        if covariances[0] is None
+        else sum(covariances[1:], start=covariances[0])
+        if P.covariance.shared
+        else xp.concat(covariances),
+    )

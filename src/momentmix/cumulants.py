@@ -1,0 +1,228 @@
+"""Cumulants of ⟨X, Y⟩ for all pairs of Gaussian atoms, and the way back to the parameters.
+
+For X ~ N(μ, Σ) and Y ~ N(μ̃, Σ̃) independent and Z = ΣΣ̃, the inner product of their moments is
+⟨M_X^(d), M_Y^(d)⟩ = E⟨X, Y⟩^d = B_d(κ_1, …, κ_d) (Prop. 3.3 of Pereira–Kileel–Kolda), and
+
+    odd k:   κ_k = k! μ̃ᵀ Z^((k-1)/2) μ
+    even k:  κ_k = (k-1)! tr Z^(k/2) + k!/2 (μᵀ Σ̃ Z^((k-2)/2) μ + μ̃ᵀ Z^((k-2)/2) Σ μ̃).
+
+Three kernels compute them: one side has no covariance (samples), both are diagonal, or anything.
+Each returns κ_1..κ_d as arrays over the pairs (P rows, Q columns; None where zero) and a pullback,
+which takes F's derivatives G_k = ∂F/∂κ_k to its gradients in the means and covariances of P.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from momentmix._array import Array, array_device, namespace
+from momentmix.atoms import Atoms
+from momentmix.bell import Cumulants
+
+#: From G_1..G_d (arrays over pairs, or numbers) to the gradients in means and covariances, each
+#: multiplied by the weights of P; the second is None where P has no covariance.
+Pullback = Callable[[list], tuple[Array, Array | None]]
+
+
+def cumulants(P: Atoms, Q: Atoms, d: int) -> tuple[Cumulants, Pullback]:
+    """κ_1..κ_d of every pair of an atom of P and one of Q, and their pullback to P."""
+    if P.covariance.zero:
+        return _points_against_atoms(P, Q, d)
+    if Q.covariance.zero:
+        return _atoms_against_points(P, Q, d)
+    if P.covariance.diagonal and Q.covariance.diagonal:
+        return _diagonal_pairs(P, Q, d)
+    return _matrix_pairs(P, Q, d)
+
+
+def _atoms_against_points(P: Atoms, Q: Atoms, d: int) -> tuple[Cumulants, Pullback]:
+    """Σ̃ = 0 leaves κ_1 = xᵀμ and κ_2 = xᵀΣx: Thms. 3.5 and 4.3, Algorithm 2.
+
+    κ_2 is linear in Σ, an inner product with quadratic features of x that do not depend on P.
+    O(mpn) for diagonal covariances, O(mpn²) for full ones, m atoms in P and p points in Q.
+    """
+    xp = namespace(P.means, Q.means)
+    X, covariance = Q.means, P.covariance
+    kappa: list[Array | None] = [P.means @ xp.matrix_transpose(X)]
+    if d > 1:
+        squares = covariance.quadratic(X)
+        kappa += [covariance.flat() @ squares]
+
+    def pullback(G: list) -> tuple[Array, Array | None]:
+        means = _column(P) * (_full(G[0], P, Q) @ X)
+        if d < 2:
+            return means, xp.zeros_like(covariance.array)
+        G_2 = _full(G[1], P, Q)
+        if covariance.shared:
+            flat = xp.matrix_transpose(_column(P)) @ G_2 @ xp.matrix_transpose(squares)
+        else:
+            flat = _column(P) * (G_2 @ xp.matrix_transpose(squares))
+        return means, covariance.collect_flat(flat)
+
+    return (kappa + [None] * d)[:d], pullback
+
+
+def _points_against_atoms(P: Atoms, Q: Atoms, d: int) -> tuple[Cumulants, Pullback]:
+    """Σ = 0 leaves κ_1 = aᵀμ̃ and κ_2 = aᵀΣ̃a (or none): Thms. 3.5 and 5.2, gradients in a."""
+    xp = namespace(P.means, Q.means)
+    A, covariance = P.means, Q.covariance
+    kappa: list[Array | None] = [A @ xp.matrix_transpose(Q.means)]
+    if d > 1 and not covariance.zero:
+        kappa += [xp.matrix_transpose(covariance.flat() @ covariance.quadratic(A))]
+
+    def pullback(G: list) -> tuple[Array, Array | None]:
+        means = _full(G[0], P, Q) @ Q.means
+        if len(kappa) > 1 and kappa[1] is not None:
+            G_2 = _full(G[1], P, Q)
+            if covariance.shared:
+                G_2 = xp.sum(G_2, axis=1, keepdims=True)
+            means = means + covariance.quadratic_vjp(A, G_2 @ covariance.flat())
+        return _column(P) * means, None
+
+    return (kappa + [None] * d)[:d], pullback
+
+
+def _diagonal_pairs(P: Atoms, Q: Atoms, d: int) -> tuple[Cumulants, Pullback]:
+    """Both diagonal, in variances s: Algorithm 1, of which every term is a matrix product.
+
+    With r = k // 2, A the means and powers taken entrywise,
+        odd k:   κ_k = k! (s^r A)(s̃^r Ã)ᵀ
+        even k:  κ_k = (k-1)! [(s^r + r s^(r-1) A²)(s̃^r)ᵀ + s^r (r s̃^(r-1) Ã²)ᵀ].
+    O(m m̃ n d); a covariance that all atoms share keeps one row.
+    """
+    xp = namespace(P.means, Q.means)
+    A, B = P.means, Q.means
+    s, t = _powers(P.covariance.variances(), d // 2), _powers(Q.covariance.variances(), d // 2)
+    linear = [B] + [power * B for power in t[1:]]
+    square = [B * B] + [power * (B * B) for power in t[1:]]
+
+    def kappa(k: int) -> Array:
+        r, factor = k // 2, float(math.factorial(k))
+        if k % 2:
+            left = factor * A if r == 0 else factor * (s[r] * A)
+            return left @ xp.matrix_transpose(linear[r])
+        left = s[r] + r * (s[r - 1] * (A * A))
+        right = s[r] @ xp.matrix_transpose(square[r - 1])
+        return (factor / k) * (left @ xp.matrix_transpose(t[r]) + r * right)
+
+    def pullback(G: list) -> tuple[Array, Array | None]:
+        means, variances = xp.zeros_like(A), xp.zeros_like(A)
+        for k in range(1, d + 1):
+            r, factor, G_k = k // 2, float(math.factorial(k)), _full(G[k - 1], P, Q)
+            if k % 2:
+                W = factor * (G_k @ linear[r])
+                means = means + s[r] * W
+                variances = variances + r * (s[r - 1] * (A * W)) if r else variances
+                continue
+            shared = xp.sum(G_k, axis=1, keepdims=True) if t[r].shape[0] == 1 else G_k
+            W = factor * (shared @ t[r])
+            AW = A * W
+            means = means + s[r - 1] * AW
+            inner = W / k + (factor / 2) * (G_k @ square[r - 1])
+            variances = variances + r * (s[r - 1] * inner)
+            if r > 1:
+                variances = variances + ((r - 1) / 2) * (s[r - 2] * (A * AW))
+        collected = P.covariance.collect_variances(_weights(P), variances)
+        return _column(P) * means, collected
+
+    return [kappa(k) for k in range(1, d + 1)], pullback
+
+
+def _matrix_pairs(P: Atoms, Q: Atoms, d: int) -> tuple[Cumulants, Pullback]:
+    """Any covariances: Prop. 3.3 and the derivatives of App. A, for all pairs at once.
+
+    All of it follows from two sequences of vectors (the means of Y and X after tilting the pair by
+    exp(t⟨X, Y⟩), as power series in t) and one of symmetric matrices,
+        c_0 = μ̃, c̃_0 = μ,  c_s = Σ̃ c̃_{s-1}, c̃_s = Σ c_{s-1},  E_r = Σ̃ Z^r,
+        κ_k / k!     = (c_0ᵀ c̃_{k-1} + c̃_0ᵀ c_{k-1}) / 2 + [k even] ⟨Σ, E_{k/2-1}⟩ / k,
+        ∂κ_k/∂μ / k! = c_{k-1},
+        ∂κ_k/∂Σ / k! = (Σ_{s+t=k-2} c_s c_tᵀ + [k even] E_{k/2-1}) / 2.
+    O(m m̃ (n³ d + n² d + n d²)) where no side shares its covariance, and no loop over pairs.
+    """
+    xp = namespace(P.means, Q.means)
+    S, T = P.covariance.matrices(), Q.covariance.matrices()
+    c, c_tilde = [Q.means[None, :, :]], [P.means[:, None, :]]
+    for _ in range(1, d):
+        last, last_tilde = c[-1], c_tilde[-1]
+        c.append(_apply_columns(T, last_tilde))
+        c_tilde.append(xp.matmul(last, S))
+    E = [T[None, :, :, :]]
+    Z_transposed = xp.matmul(E[0], S[:, None, :, :]) if d > 3 else None
+    for _ in range(1, d // 2):
+        E.append(xp.matmul(Z_transposed, E[-1]))
+
+    def kappa(k: int) -> Array:
+        means = (xp.vecdot(c[0], c_tilde[k - 1]) + xp.vecdot(c_tilde[0], c[k - 1])) / 2
+        if k % 2 == 0:
+            means = means + _inner_with_rows(S, E[k // 2 - 1]) / k
+        return math.factorial(k) * means
+
+    def pullback(G: list) -> tuple[Array, Array | None]:
+        g = [math.factorial(k) * _full(G[k - 1], P, Q) for k in range(1, d + 1)]
+        means = sum(_weighted_sum(g_k, c_k) for g_k, c_k in zip(g, c, strict=True))
+        n = P.means.shape[1]
+        covariances = xp.zeros((len(P), n, n), dtype=means.dtype, device=array_device(means))
+        for s in range(d - 1):
+            right = sum(g[s + t + 1][:, :, None] * c[t] for t in range(d - 1 - s))
+            left = xp.broadcast_to(c[s], right.shape)
+            covariances = covariances + xp.matmul(xp.matrix_transpose(left), right)
+        for r, E_r in enumerate(E[: d // 2]):
+            square = xp.reshape(E_r, (*E_r.shape[:2], n * n))
+            covariances = covariances + xp.reshape(_weighted_sum(g[2 * r + 1], square), (-1, n, n))
+        return _column(P) * means, P.covariance.collect_matrices(_weights(P), covariances / 2)
+
+    return [kappa(k) for k in range(1, d + 1)], pullback
+
+
+def _powers(s: Array, highest: int) -> list[Array]:
+    powers = [namespace(s).ones_like(s), s]
+    for _ in range(2, highest + 1):
+        powers.append(powers[-1] * s)
+    return powers
+
+
+def _apply_columns(T: Array, V: Array) -> Array:
+    """T_j V_ij for V (m, m̃ or 1, n) and symmetric T (m̃ or 1, n, n)."""
+    xp = namespace(T, V)
+    if T.shape[0] == 1:
+        return V @ T[0, :, :]
+    return xp.permute_dims(xp.matmul(xp.permute_dims(V, (1, 0, 2)), T), (1, 0, 2))
+
+
+def _inner_with_rows(S: Array, E: Array) -> Array:
+    """⟨S_i, E_ij⟩ for S (m or 1, n, n) and E (m or 1, m̃ or 1, n, n)."""
+    xp = namespace(S, E)
+    square = xp.reshape(E, (*E.shape[:2], -1))
+    if E.shape[0] == 1:
+        return xp.reshape(S, (S.shape[0], -1)) @ xp.matrix_transpose(square[0, :, :])
+    return xp.matmul(square, xp.reshape(S, (S.shape[0], -1, 1)))[:, :, 0]
+
+
+def _weighted_sum(g: Array, V: Array) -> Array:
+    """Σ_j g_ij V_ij for V (m or 1, m̃ or 1, N); (m, N)."""
+    xp = namespace(g, V)
+    if V.shape[1] == 1:
+        g = xp.sum(g, axis=1, keepdims=True)
+    if V.shape[0] == 1:
+        return g @ V[0, :, :]
+    return xp.matmul(g[:, None, :], V)[:, 0, :]
+
+
+def _full(G: Array | float, P: Atoms, Q: Atoms) -> Array:
+    """G as an array over all pairs; a number stands for an order-1 derivative, the same for all."""
+    xp = namespace(P.means, Q.means)
+    if isinstance(G, float | int):
+        G = xp.asarray(float(G), dtype=P.means.dtype, device=array_device(P.means))
+    return xp.broadcast_to(G, (len(P), len(Q)))
+
+
+def _weights(P: Atoms) -> Array:
+    xp = namespace(P.means)
+    if isinstance(P.weights, float):
+        return xp.full(len(P), P.weights, dtype=P.means.dtype, device=array_device(P.means))
+    return P.weights
+
+
+def _column(P: Atoms) -> Array:
+    return _weights(P)[:, None]

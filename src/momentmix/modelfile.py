@@ -1,0 +1,89 @@
+"""Model files: a mixture as JSON. Numbers and one word, nothing that could run."""
+
+from __future__ import annotations
+
+import json
+import os
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from momentmix._array import to_numpy
+from momentmix.covariance import COVARIANCE_TYPES
+
+FORMAT, VERSION = "momentmix-mixture", 1
+_NUMBERS = ("weights", "means", "covariances")
+_KEYS = {"format", "version", "covariance_type", "dtype", *_NUMBERS}
+
+
+def write_model(path: str | PathLike[str], mixture: Any) -> None:
+    """Write the parameters; whole or not at all, so that a crash leaves the old file."""
+    arrays = {name: to_numpy(getattr(mixture, name)) for name in _NUMBERS}
+    document = {
+        "format": FORMAT,
+        "version": VERSION,
+        "covariance_type": mixture.covariance_type,
+        "dtype": str(arrays["means"].dtype),
+        # Every float32 is a float64, and Python prints a float64 so that it reads back the same.
+        **{name: array.astype(np.float64).tolist() for name, array in arrays.items()},
+    }
+    path = Path(path)
+    partial = path.with_name(path.name + f".{os.getpid()}.part")
+    try:
+        partial.write_text(json.dumps(document, allow_nan=False) + "\n", encoding="utf-8")
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def read_model(path: str | PathLike[str]) -> dict[str, Any]:
+    """The arguments of Mixture in a file of :func:`write_model`; anything else raises ValueError."""
+
+    def refuse(why: str) -> ValueError:
+        return ValueError(f"{path} is not a momentmix model: {why}")
+
+    try:
+        document = json.loads(
+            Path(path).read_text(encoding="utf-8"),
+            object_pairs_hook=_unique_keys,
+            parse_constant=_no_constant,
+        )
+    except (ValueError, RecursionError) as error:
+        raise refuse(str(error) or type(error).__name__) from error
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise refuse(f'it does not say "format": "{FORMAT}"')
+    if document.get("version") != VERSION:
+        raise refuse(
+            f"its version is {document.get('version')!r}, this release reads version {VERSION}"
+        )
+    if document.keys() != _KEYS:
+        raise refuse(f"keys missing or unknown: {sorted(document.keys() ^ _KEYS)}")
+    if document["covariance_type"] not in COVARIANCE_TYPES:
+        raise refuse(f"covariance_type is {document['covariance_type']!r}")
+    if document["dtype"] not in ("float32", "float64"):
+        raise refuse(f"dtype is {document['dtype']!r}")
+    try:
+        arrays = {name: _numbers(document[name], document["dtype"]) for name in _NUMBERS}
+    except (ValueError, OverflowError) as error:
+        raise refuse(str(error)) from error
+    return {"covariance_type": document["covariance_type"], **arrays}
+
+
+def _numbers(value: Any, dtype: str) -> np.ndarray:
+    array = np.asarray(value)
+    if array.dtype.kind not in "if":
+        raise ValueError(f"a parameter holds something else than numbers: {str(value)[:60]}")
+    return array.astype(dtype)
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    document = dict(pairs)
+    if len(document) < len(pairs):
+        raise ValueError("a key stands twice")
+    return document
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"it holds {name}")
