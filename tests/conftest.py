@@ -1,0 +1,47 @@
+import array_api_compat
+import array_api_strict
+import numpy as np
+import pytest
+import torch
+
+BACKENDS = {
+    "numpy": array_api_compat.array_namespace(np.zeros(1)),
+    "strict": array_api_strict,
+    "torch": array_api_compat.array_namespace(torch.zeros(1)),
+}
+if torch.cuda.is_available():
+    BACKENDS["cuda"] = BACKENDS["torch"]
+
+
+class Backend:
+    """An array library as a test sees it: make arrays of it, read them back, recognise its own."""
+
+    def __init__(self, name):
+        self.name = name
+        self.xp = BACKENDS[name]
+
+    def array(self, a, dtype=None):
+        a = np.array(a, dtype=dtype)
+        if self.name == "cuda":
+            return torch.asarray(a, device="cuda")
+        return self.xp.asarray(a)
+
+    def numpy(self, a):
+        return a.cpu().numpy() if isinstance(a, torch.Tensor) else np.asarray(a)
+
+    def owns(self, a, dtype="float64"):
+        return (
+            array_api_compat.array_namespace(a) is array_api_compat.array_namespace(self.array(0.0))
+            and str(a.dtype).rpartition(".")[2] == dtype
+            and str(array_api_compat.device(a)) == str(array_api_compat.device(self.array(0.0)))
+        )
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request):
+    return Backend(request.param)
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(7)

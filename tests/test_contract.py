@@ -1,0 +1,238 @@
+"""The contract: every public function × every pair of distributions × every array library."""
+
+import functools
+
+import numpy as np
+import oracles
+import pytest
+from zoo import N_FEATURES, NAMES, cases
+
+import momentmix as mm
+
+ORDERS = {
+    "0": 0,
+    "1": 1,
+    "2": 2,
+    "3": 3,
+    "4": 4,
+    "5": 5,
+    "weights": [0.5, 1.0, 0.0, -0.3, 0.2],
+    "augmented": list(mm.augmented_weights(4, 0.7)),
+}
+POINTS = np.random.default_rng(3).normal(size=(3, N_FEATURES))
+
+
+def weights_of(order):
+    return [0.0] * order + [1.0] if isinstance(order, int) else order
+
+
+@functools.cache
+def moments(name, d):
+    return oracles.moment_entries(cases()[name].atoms(), d)
+
+
+@functools.cache
+def expected_inner(p, q, label):
+    """Value, and the sum of the sizes of its terms, which is the scale of rounding."""
+    weights = weights_of(ORDERS[label])
+    terms = [
+        w * oracles.inner(moments(p, k), moments(q, k), N_FEATURES, k)
+        for k, w in enumerate(weights)
+    ]
+    size = [
+        abs(w)
+        * np.sqrt(
+            oracles.inner(moments(p, k), moments(p, k), N_FEATURES, k)
+            * oracles.inner(moments(q, k), moments(q, k), N_FEATURES, k)
+        )
+        for k, w in enumerate(weights)
+    ]
+    return sum(terms), sum(size)
+
+
+@functools.cache
+def expected_gradient(p, q, label):
+    """Gradients of the inner product in P's weights, means and covariances, by complex steps."""
+    return gradient_of(p, cases()[q].atoms(), weights_of(ORDERS[label]))
+
+
+def gradient_of(p, atoms_q, weights, derivative=oracles.complex_step):
+    case = cases()[p]
+    target = [oracles.moment_entries(atoms_q, k) for k in range(len(weights))]
+
+    def value(**parameters):
+        atoms = case.atoms(**parameters)
+        return sum(
+            w * oracles.inner(oracles.moment_entries(atoms, k), target[k], N_FEATURES, k)
+            for k, w in enumerate(weights)
+        )
+
+    w, means, covariances = case.parameters
+    w = np.full(len(means), 1 / len(means)) if w is None else w
+    gradients = [
+        oracles.gradient(lambda x: value(weights=x), w, derivative),
+        oracles.gradient(lambda x: value(means=x), means, derivative),
+        None,
+    ]
+    if covariances is not None:
+        rule = oracles.symmetric_gradient if case.covariance_is_matrix else oracles.gradient
+        gradients[2] = rule(lambda x: value(covariances=x), covariances, derivative)
+    return gradients
+
+
+def build(name, backend):
+    return cases()[name].build(backend.array)
+
+
+def assert_gradient(backend, gradient, expected, scale=1.0):
+    assert isinstance(gradient, mm.Gradient)
+    for got, want in zip(gradient, expected, strict=True):
+        if want is None:
+            assert got is None
+            continue
+        assert backend.owns(got)
+        np.testing.assert_allclose(backend.numpy(got), want, rtol=1e-10, atol=1e-11 * scale)
+
+
+@pytest.mark.parametrize("label", ORDERS)
+@pytest.mark.parametrize("p", NAMES)
+def test_inner(p, label, backend):
+    P = build(p, backend)
+    for q in NAMES:
+        value = mm.inner(P, build(q, backend), ORDERS[label])
+        want, scale = expected_inner(p, q, label)
+        assert backend.owns(value)
+        assert value.shape == ()
+        np.testing.assert_allclose(float(value), want, rtol=1e-12, atol=1e-13 * scale, err_msg=q)
+
+
+@pytest.mark.parametrize("label", ["0", "1", "2", "3", "4", "weights"])
+@pytest.mark.parametrize("p", NAMES)
+def test_inner_grad(p, label, backend):
+    P = build(p, backend)
+    for q in NAMES:
+        value, gradient = mm.inner_grad(P, build(q, backend), ORDERS[label])
+        want, scale = expected_inner(p, q, label)
+        np.testing.assert_allclose(float(value), want, rtol=1e-12, atol=1e-13 * scale, err_msg=q)
+        assert_gradient(backend, gradient, expected_gradient(p, q, label), scale)
+
+
+@pytest.mark.parametrize("label", ["0", "2", "4", "augmented"])
+@pytest.mark.parametrize("p", NAMES)
+def test_squared_distance(p, label, backend):
+    P = build(p, backend)
+    for q in NAMES:
+        distance = mm.squared_distance(P, build(q, backend), ORDERS[label])
+        weights = weights_of(ORDERS[label])
+        want = sum(
+            w * oracles.inner(moments(p, k) - moments(q, k), moments(p, k) - moments(q, k), 2, k)
+            for k, w in enumerate(weights)
+        )
+        assert backend.owns(distance)
+        scale = expected_inner(p, p, label)[0] + expected_inner(q, q, label)[0]
+        np.testing.assert_allclose(float(distance), want, rtol=1e-10, atol=1e-13 * scale)
+
+
+@pytest.mark.parametrize("label", ["0", "1", "3", "4", "weights"])
+@pytest.mark.parametrize("p", NAMES)
+def test_contract(p, label, backend):
+    P, weights = build(p, backend), weights_of(ORDERS[label])
+    zero = np.zeros((N_FEATURES, N_FEATURES))
+    one_by_one = [[(1.0, a, zero)] for a in POINTS]
+    want = [oracles.weighted_inner(cases()[p].atoms(), a, weights) for a in one_by_one]
+
+    values = mm.contract(P, backend.array(POINTS), ORDERS[label])
+    assert backend.owns(values)
+    np.testing.assert_allclose(backend.numpy(values), want, rtol=1e-11, atol=1e-12)
+
+    single = mm.contract(P, backend.array(POINTS[0]), ORDERS[label])
+    assert single.shape == ()
+    np.testing.assert_allclose(float(single), want[0], rtol=1e-11, atol=1e-12)
+
+    values, in_points, in_P = mm.contract_grad(P, backend.array(POINTS), ORDERS[label])
+    np.testing.assert_allclose(backend.numpy(values), want, rtol=1e-11, atol=1e-12)
+    atoms = cases()[p].atoms()
+    rows = [
+        oracles.gradient(lambda a: oracles.weighted_inner(atoms, [(1.0, a, zero)], weights), a)
+        for a in POINTS
+    ]
+    assert backend.owns(in_points)
+    np.testing.assert_allclose(backend.numpy(in_points), rows, rtol=1e-10, atol=1e-11)
+    assert_gradient(backend, in_P, gradient_of(p, [(1.0, a, zero) for a in POINTS], weights))
+
+    _, in_point, _ = mm.contract_grad(P, backend.array(POINTS[1]), ORDERS[label])
+    np.testing.assert_allclose(backend.numpy(in_point), rows[1], rtol=1e-10, atol=1e-11)
+
+
+@pytest.mark.parametrize("d", range(6))
+@pytest.mark.parametrize("p", NAMES)
+def test_dense_moment(p, d, backend):
+    tensor = mm.dense_moment(build(p, backend), d)
+    assert backend.owns(tensor)
+    want = oracles.moment_tensor(cases()[p].atoms(), d)
+    assert tensor.shape == want.shape
+    np.testing.assert_allclose(backend.numpy(tensor), want, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("d", [7, 8, 9, 10])
+@pytest.mark.parametrize("p", NAMES)
+def test_high_orders(p, d):
+    for q in ("full", "diag", "weighted", "noise-matrix"):
+        P, Q = cases()[p].build(np.asarray), cases()[q].build(np.asarray)
+        want = oracles.inner(moments(p, d), moments(q, d), N_FEATURES, d)
+        scale = np.sqrt(
+            oracles.inner(moments(p, d), moments(p, d), N_FEATURES, d)
+            * oracles.inner(moments(q, d), moments(q, d), N_FEATURES, d)
+        )
+        assert abs(float(mm.inner(P, Q, d)) - want) < 1e-12 * scale
+        # The gradient at high order, along one random direction.
+        gradient = mm.inner_grad(P, Q, d)[1]
+        step = np.random.default_rng(d).normal(size=P.atoms.means.shape)
+        slope = oracles.complex_step(
+            lambda x: oracles.inner(
+                oracles.moment_entries(cases()[p].atoms(means=x), d), moments(q, d), N_FEATURES, d
+            ),
+            cases()[p].parameters[1],
+            step,
+        )
+        assert abs(np.sum(gradient.means * step) - slope) < 1e-10 * max(scale, abs(slope))
+
+
+@pytest.mark.parametrize("p", NAMES)
+def test_gradients_agree_with_real_differences(p):
+    """The complex step itself is checked against ordinary central differences."""
+    weights = [0.0, 1.0, 0.5, 0.25]
+    steps = gradient_of(p, cases()["full"].atoms(), weights)
+    differences = gradient_of(p, cases()["full"].atoms(), weights, oracles.central_difference)
+    for step, difference in zip(steps, differences, strict=True):
+        if step is not None:
+            np.testing.assert_allclose(step, difference, rtol=1e-7, atol=1e-8)
+
+
+@pytest.mark.parametrize("p", NAMES)
+def test_float32_stays_float32(p, backend):
+    case = cases()[p]
+    P = case.build(lambda a: backend.array(a, np.float32))
+    Q = cases()["full"].build(lambda a: backend.array(a, np.float32))
+    value, gradient = mm.inner_grad(P, Q, 3)
+    assert backend.owns(value, "float32")
+    assert all(g is None or backend.owns(g, "float32") for g in gradient)
+    want, scale = expected_inner(p, "full", "3")
+    np.testing.assert_allclose(float(value), want, rtol=1e-4, atol=1e-5 * scale)
+    assert backend.owns(mm.contract(P, backend.array(POINTS, np.float32), 3), "float32")
+    assert backend.owns(mm.dense_moment(P, 3), "float32")
+
+
+@pytest.mark.parametrize("p", NAMES)
+def test_arguments_are_left_alone(p, backend):
+    given = [None if a is None else backend.array(a) for a in cases()[p].parameters]
+    arrays = iter(given)
+    P = cases()[p].build(lambda a: next(x for x in arrays if x is not None))
+    points = backend.array(POINTS)
+    mm.inner_grad(P, P, [0, 1, 1, 1, 1])
+    mm.contract_grad(P, points, 4)
+    mm.dense_moment(P, 4)
+    np.testing.assert_array_equal(backend.numpy(points), POINTS)
+    for array, original in zip(given, cases()[p].parameters, strict=True):
+        if original is not None:
+            np.testing.assert_array_equal(backend.numpy(array), original)

@@ -1,0 +1,82 @@
+"""One distribution of every kind: its parameters, how to build it, and its atoms for the oracles."""
+
+import functools
+
+import numpy as np
+
+import momentmix as mm
+
+N_FEATURES = 2
+
+
+class Case:
+    """``parameters`` are NumPy arrays: weights, means (or X), covariances (or noise, or None)."""
+
+    def __init__(self, kind, parameters, noise_kind=None):
+        self.kind, self.parameters, self.noise_kind = kind, parameters, noise_kind
+
+    def build(self, convert):
+        weights, means, covariances = (None if a is None else convert(a) for a in self.parameters)
+        if self.kind == "samples":
+            return mm.Samples(means, weights, covariances)
+        return mm.Mixture(weights, means, covariances, self.kind)
+
+    def atoms(self, weights=None, means=None, covariances=None):
+        """Atoms for oracles.py, with some parameters replaced."""
+        given = (weights, means, covariances)
+        w, mu, c = (
+            a if b is None else b for a, b in zip(self.parameters, given, strict=True)
+        )
+        m, n = mu.shape
+        w = np.full(m, 1 / m) if w is None else w
+        kind = self.noise_kind if self.kind == "samples" else self.kind
+        sign = -1 if self.kind == "samples" else 1
+        return [(w[j], mu[j], sign * _matrix(kind, c, j, n)) for j in range(m)]
+
+    @property
+    def covariance_is_matrix(self):
+        return (self.noise_kind if self.kind == "samples" else self.kind) in ("full", "tied")
+
+
+def _matrix(kind, c, j, n):
+    if kind is None:
+        return np.zeros((n, n))
+    c = c if kind == "tied" or c.shape[0] == 1 else c[j]
+    c = c[0] if kind != "tied" and c.ndim > {"spherical": 0, "diag": 1, "full": 2}[kind] else c
+    return {"spherical": lambda: c * np.eye(n), "diag": lambda: np.diag(c)}.get(kind, lambda: c)()
+
+
+@functools.cache
+def cases():
+    rng = np.random.default_rng(20220214)
+    n, m, p = N_FEATURES, 3, 4
+    L = rng.normal(size=(p, n, n))
+    psd = L @ np.swapaxes(L, 1, 2) / 2
+    weights = np.array([0.5, 0.3, 0.2])
+    w4 = np.array([0.1, 0.2, 0.3, 0.4])
+
+    def means(k):
+        return rng.normal(size=(k, n))
+
+    low_rank = psd[:m].copy()
+    low_rank[1] = np.outer([1.0, -0.5], [1.0, -0.5])
+    low_rank[2] = 0
+    return {
+        "full": Case("full", (weights, means(m), psd[:m])),
+        "tied": Case("tied", (weights, means(m), psd[3])),
+        "diag": Case("diag", (weights, means(m), rng.random((m, n)))),
+        "spherical": Case("spherical", (weights, means(m), rng.random(m))),
+        "semidefinite": Case("full", (weights, means(m), low_rank)),
+        "zero": Case("diag", (weights, means(m), np.zeros((m, n)))),
+        "samples": Case("samples", (None, means(p), None)),
+        "weighted": Case("samples", (w4, means(p), None)),
+        "noise-scalar": Case("samples", (None, means(p), np.array([0.3])), "spherical"),
+        "noise-diag": Case("samples", (None, means(p), rng.random((1, n))), "diag"),
+        "noise-matrix": Case("samples", (w4, means(p), psd[0]), "tied"),
+        "noise-each-scalar": Case("samples", (None, means(p), rng.random(p)), "spherical"),
+        "noise-each-diag": Case("samples", (None, means(p), rng.random((p, n))), "diag"),
+        "noise-each-matrix": Case("samples", (None, means(p), psd), "full"),
+    }
+
+
+NAMES = tuple(cases())
