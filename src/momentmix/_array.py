@@ -19,6 +19,7 @@ __all__ = [
     "all_finite",
     "array_device",
     "as_float_array",
+    "contiguous",
     "frozen_copy",
     "index_array",
     "is_numpy_namespace",
@@ -118,6 +119,11 @@ def read_only_view(x: Array) -> Array:
         x = x.view()
         x.flags.writeable = False
     return x
+
+
+def contiguous(x: Array) -> Array:
+    """``x`` with its rows along memory, for NumPy; other libraries choose for themselves."""
+    return np.ascontiguousarray(x) if isinstance(x, np.ndarray) else x
 
 
 def index_array(indices: np.ndarray, like: Array) -> Array:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -19,6 +20,7 @@ R = TypeVar("R")
 
 _lock = threading.Lock()
 _depth = 0
+_allowed = 1  # threads to use while the BLAS is held to one
 _controller: ThreadpoolController | None = None
 _limit: Any = None
 _pool: ThreadPoolExecutor | None = None
@@ -59,19 +61,21 @@ def worker_count(xp: Any) -> int:
     if not is_numpy_namespace(xp) or getattr(_inside, "worker", False):
         return 1
     with _lock:
-        if _depth:
-            return max(1, _pool_size)
-        counts = [library["num_threads"] for library in _blas().info()]
-    return max(1, min([_cores(), *counts]))
+        return _allowed if _depth else _allowed_now()
+
+
+def _allowed_now() -> int:
+    return max(1, min([_cores(), *(library["num_threads"] for library in _blas().info())]))
 
 
 @contextmanager
 def single_threaded_blas() -> Iterator[None]:
     """Hold the BLAS to one thread; calls from several threads may overlap in any order."""
-    global _depth, _limit
+    global _depth, _limit, _allowed
     with _lock:
         _depth += 1
         if _depth == 1:
+            _allowed = _allowed_now()
             _limit = _blas().limit(limits=1)
     try:
         yield
@@ -84,19 +88,45 @@ def single_threaded_blas() -> Iterator[None]:
 
 
 def parallel_map(function: Callable[[T], R], items: Iterable[T], workers: int) -> list[R]:
-    """``[function(item) for item in items]``, on ``workers`` threads where that is more than one."""
-    global _pool, _pool_size
+    """``[function(item) for item in items]`` on ``workers`` threads, the caller's among them.
+
+    The first error stops the rest and is raised here, Ctrl-C included.
+    """
     items = list(items)
     if workers == 1 or len(items) < 2:
         return [function(item) for item in items]
+    waiting = deque(range(len(items)))
+    results: list[Any] = [None] * len(items)
+
+    def work() -> None:
+        outer, _inside.worker = getattr(_inside, "worker", False), True
+        try:
+            while waiting:
+                try:
+                    i = waiting.popleft()
+                except IndexError:  # another thread took the last one
+                    return
+                results[i] = function(items[i])
+        except BaseException:
+            waiting.clear()
+            raise
+        finally:
+            _inside.worker = outer
+
     with single_threaded_blas():
-        with _lock:
-            if _pool is None or _pool_size != workers:
-                _pool = ThreadPoolExecutor(workers, "momentmix", initializer=_mark_worker)
-                _pool_size = workers
-            pool = _pool
-        return list(pool.map(function, items))
+        helpers = [_threads(workers).submit(work) for _ in range(min(workers, len(items)) - 1)]
+        try:
+            work()
+        finally:
+            wait(helpers)
+    for helper in helpers:
+        helper.result()
+    return results
 
 
-def _mark_worker() -> None:
-    _inside.worker = True
+def _threads(workers: int) -> ThreadPoolExecutor:
+    global _pool, _pool_size
+    with _lock:
+        if _pool is None or _pool_size < workers:
+            _pool, _pool_size = ThreadPoolExecutor(workers, "momentmix"), workers
+        return _pool

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
-from momentmix._array import Array
+from momentmix._array import Array, array_device, namespace
 from momentmix.covariance import Covariance
 
 
@@ -20,19 +20,33 @@ class Atoms:
     | samples with noise N known | (1/p, x_i, -N)    |
     | a^{⊗d}                     | (1, a, 0)         |
 
-    ``weights`` (m,), or one number for weights that are all equal; ``means`` (m, n).
+    ``weights`` (m,), or one number for weights that are all equal; ``means`` (m, n); ``xp`` the
+    namespace of the arrays, found once.
     """
 
     weights: Array | float
     means: Array
     covariance: Covariance
+    xp: Any = field(default=None, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.xp is None:
+            object.__setattr__(self, "xp", namespace(self.means))
 
     def __len__(self) -> int:
         return int(self.means.shape[0])
 
+    @property
+    def column(self) -> Array:
+        """The weights as a column (m, 1)."""
+        if isinstance(self.weights, float):
+            like = {"dtype": self.means.dtype, "device": array_device(self.means)}
+            return self.xp.full((len(self), 1), self.weights, **like)
+        return self.weights[:, None]
+
     def take(self, rows: slice) -> Atoms:
         weights = self.weights if isinstance(self.weights, float) else self.weights[rows]
-        return Atoms(weights, self.means[rows, :], self.covariance.take(rows))
+        return Atoms(weights, self.means[rows, :], self.covariance.take(rows), self.xp)
 
 
 class Gradient(NamedTuple):

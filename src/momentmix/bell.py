@@ -1,4 +1,9 @@
-"""Complete Bell polynomials: moments from cumulants (§2.4 of Pereira–Kileel–Kolda)."""
+"""Complete Bell polynomials: moments from cumulants (§2.4 of Pereira–Kileel–Kolda).
+
+Cumulants and polynomials are lists of arrays over pairs of atoms. κ_i stands at ``kappa[i - 1]``
+and is None where it is zero for every pair; B_k stands at ``bell[k - 1]``, and B_0 = 1 is left out.
+κ_1 is never None and covers all pairs; the others may have one row or column for equal entries.
+"""
 
 from __future__ import annotations
 
@@ -7,51 +12,50 @@ from collections.abc import Sequence
 
 from momentmix._array import Array
 
-#: κ_1..κ_d, one array of pairs for each; None stands for a cumulant that is zero for every pair.
 Cumulants = Sequence[Array | None]
 
 
-def bell_polynomials(kappa: Cumulants) -> list[Array | None]:
-    """B_1..B_d of the cumulants κ_1..κ_d.
+def bell_polynomials(kappa: Cumulants) -> list[Array]:
+    """B_1..B_d of κ_1..κ_d by B_k = Σ_{i<k} C(k-1, i) B_i κ_{k-i}, Eq. (2.4).
 
-    B_k = Σ_{i<k} C(k-1, i) B_i κ_{k-i} with B_0 = 1, Eq. (2.4) of Pereira–Kileel–Kolda. The entry
-    of κ_i stands at ``kappa[i - 1]``, that of B_k at ``result[k - 1]``; None is a zero. With κ_3
-    and higher zero, this is the three-term recursion of Thms. 3.5, 4.3 and 5.2. O(d²) passes over
-    arrays of the size of one κ.
+    With κ_3 and higher zero, this is the three-term recursion of Thms. 3.5, 4.3 and 5.2. O(d²)
+    passes over arrays of the size of κ_1.
     """
-    bell: list[Array | None] = []
-    for k in range(1, len(kappa) + 1):
-        total = kappa[k - 1]  # i = 0, where B_0 = 1
-        for i in range(1, k):
-            x, b = kappa[k - i - 1], bell[i - 1]
-            if x is None or b is None:
-                continue
-            binomial = math.comb(k - 1, i)
-            term = x * b if binomial == 1 else (binomial * x) * b
-            total = term if total is None else total + term
+    bell: list[Array] = list(kappa[:1])
+    for k in range(2, len(kappa) + 1):
+        total = kappa[0] * bell[-1]  # i = k-1: a new array, so the rest may be added in place
+        for i in range(k - 2, 0, -1):
+            x = kappa[k - i - 1]
+            if x is not None:
+                term = x * bell[i - 1]
+                term *= math.comb(k - 1, i)
+                total += term
+        last = kappa[k - 1]  # i = 0
+        if last is not None:
+            total += last
         bell.append(total)
     return bell
 
 
-def bell_derivatives(
-    bell: Sequence[Array | None], weights: Sequence[float]
-) -> list[Array | float]:
-    """∂F/∂κ_1..∂F/∂κ_d of F = Σ_k weights[k] B_k.
+def bell_derivatives(kappa: Cumulants, bell: Sequence[Array], weights: Sequence[float]) -> list:
+    """∂F/∂κ_1..∂F/∂κ_d of F = Σ_k weights[k] B_k, where ∂B_k/∂κ_i = C(k, i) B_{k-i}, Eq. (2.5).
 
-    ∂B_k/∂κ_i = C(k, i) B_{k-i}, Eq. (2.5) of Pereira–Kileel–Kolda. An entry that depends on no κ
-    is a plain number.
+    An entry is a number where it is the same for all pairs, and None where κ_i is.
     """
     return [
-        weighted_bell(bell, [math.comb(k, i) * weights[k] for k in range(i, len(weights))])
-        for i in range(1, len(weights))
+        None
+        if x is None
+        else _combination(bell, [math.comb(k, i) * weights[k] for k in range(i, len(weights))])
+        for i, x in enumerate(kappa, 1)
     ]
 
 
-def weighted_bell(bell: Sequence[Array | None], weights: Sequence[float]) -> Array | float:
-    """Σ_k weights[k] B_k, with B_0 = 1."""
-    total: Array | float = weights[0]
+def _combination(bell: Sequence[Array], weights: Sequence[float]) -> Array | float:
+    """Σ_k weights[k] B_k."""
+    total: Array | float = float(weights[0])
     for weight, b in zip(weights[1:], bell, strict=False):
-        if weight != 0 and b is not None:
-            term = b if weight == 1 else weight * b
-            total = term if isinstance(total, float) and total == 0 else total + term
+        if weight != 0:
+            term = weight * b
+            term += total
+            total = term
     return total

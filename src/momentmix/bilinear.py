@@ -19,7 +19,7 @@ from momentmix.bell import bell_derivatives, bell_polynomials
 from momentmix.cumulants import cumulants
 
 #: Temporaries of one tile in bytes: about what a core's cache holds, and what a GPU wants.
-TILE_BYTES, TILE_BYTES_ACCELERATOR = 4 << 20, 256 << 20
+TILE_BYTES, TILE_BYTES_ACCELERATOR = 8 << 20, 256 << 20
 
 
 class Form(NamedTuple):
@@ -32,9 +32,8 @@ class Form(NamedTuple):
 
 def bilinear(P: Atoms, Q: Atoms, weights: Sequence[float], gradient: bool) -> Form:
     """u_i for each atom of P and, if asked, the gradient in the means and covariances of P."""
-    xp = namespace(P.means, Q.means)
-    workers = worker_count(xp)
-    p_step, q_step = _tile_shape(P, Q, len(weights) - 1)
+    workers = worker_count(P.xp)
+    p_step, q_step = _tile_shape(P, Q, len(weights) - 1, workers)
     rows = _splits(len(P), p_step, workers)
     columns = _splits(len(Q), q_step, workers if len(rows) == 1 else 1)
     # A task sums the tiles of one block of rows over a run of columns. Few runs, so that their
@@ -52,64 +51,77 @@ def bilinear(P: Atoms, Q: Atoms, weights: Sequence[float], gradient: bool) -> Fo
 
 def _tile(P: Atoms, Q: Atoms, weights: Sequence[float], gradient: bool) -> Form:
     """The form for one tile of pairs, whole in memory."""
-    xp = namespace(P.means, Q.means)
+    xp = P.xp
     kappa, pullback = cumulants(P, Q, len(weights) - 1)
     bell = bell_polynomials(kappa)
-    values = weights[0] * _sum_over_Q(None, P, Q)
+    values = _order_zero(P, Q, weights[0])
+    column = Q.column[:, 0]
     for w, b in zip(weights[1:], bell, strict=True):
-        if w != 0 and b is not None:
-            values = values + w * _sum_over_Q(b, P, Q)
+        if w != 0:
+            values = values + w * (b @ column)
     if not gradient:
         return Form(values, None, None)
     if not kappa:
         zero = None if P.covariance.zero else xp.zeros_like(P.covariance.array)
         return Form(values, xp.zeros_like(P.means), zero)
     if isinstance(Q.weights, float):
-        derivatives = bell_derivatives(bell, [w * Q.weights for w in weights])
+        derivatives = bell_derivatives(kappa, bell, [w * Q.weights for w in weights])
     else:
-        derivatives = [Q.weights[None, :] * g for g in bell_derivatives(bell, weights)]
+        row, plain = Q.weights[None, :], bell_derivatives(kappa, bell, weights)
+        derivatives = [None if g is None else row * g for g in plain]
     return Form(values, *pullback(derivatives))
 
 
-def _sum_over_Q(b: Array | None, P: Atoms, Q: Atoms) -> Array:
-    """Σ_j λ̃_j b_ij, with b = 1 for None; (m,)."""
-    xp = namespace(P.means, Q.means)
-    ones = xp.ones(1, dtype=xp.result_type(P.means, Q.means), device=array_device(P.means))
-    b = xp.broadcast_to(ones if b is None else b, (len(P), len(Q)))
-    return xp.sum(b, axis=1) * Q.weights if isinstance(Q.weights, float) else b @ Q.weights
+def _order_zero(P: Atoms, Q: Atoms, weight: float) -> Array:
+    """The order-0 term, which is the total weight of Q; (m,)."""
+    xp = P.xp
+    dtype = xp.result_type(P.means, Q.means)
+    ones = xp.ones(len(P), dtype=dtype, device=array_device(P.means))
+    total = len(Q) * Q.weights if isinstance(Q.weights, float) else xp.sum(Q.weights)
+    return ones * (weight * total)
 
 
-def _tile_shape(P: Atoms, Q: Atoms, d: int) -> tuple[int, int]:
+def _tile_shape(P: Atoms, Q: Atoms, d: int, workers: int) -> tuple[int, int]:
     """How many atoms of P and of Q make a tile of temporaries that fits the budget."""
     n = P.means.shape[1]
     size = 8
     budget = TILE_BYTES_ACCELERATOR if on_accelerator(P.means) else TILE_BYTES
     pair = size * (d + 5)
     per_p = per_q = size * 2 * n
+    diagonal = P.covariance.zero or Q.covariance.zero or (P.covariance.diagonal and Q.covariance.diagonal)
     if P.covariance.zero or Q.covariance.zero:
         per_q += size * P.covariance.width
         per_p += size * Q.covariance.width * (n if not Q.covariance.diagonal else 1)
-    elif P.covariance.diagonal and Q.covariance.diagonal:
-        per_p, per_q = size * 3 * d * n, size * 3 * d * n
+    elif diagonal:
+        # Powers of the variances: made once an atom, so worth room for many atoms.
+        per_p = per_q = size * 3 * d * n
+        budget *= 8
     else:
-        vectors, matrices = size * 3 * d * n, size * (2 + d // 2) * n * n
+        budget *= 2
+        vectors, matrices = size * 3 * d * n, size * (1 + d // 2) * n * n
         pair += vectors
         if Q.covariance.shared or P.covariance.shared:
             per_p += 0 if P.covariance.shared else matrices
             per_q += 0 if Q.covariance.shared else matrices
         else:
             pair += matrices
-    p_step = max(1, min(len(P), 256, budget // (per_p + min(len(Q), 16) * pair)))
+    whole = len(P) * len(Q) * n**3 < 10**7  # too little to share among threads
+    most = len(P) if diagonal or whole else -(-len(P) // workers)
+    p_step = max(1, min(most, 256, budget // 2 // (per_p + min(len(Q), 16) * pair)))
     q_step = max(1, min(len(Q), (budget - p_step * per_p) // (per_q + p_step * pair)))
     return p_step, q_step
 
 
 def _splits(length: int, step: int, workers: int) -> list[slice]:
-    """Even slices of at most ``step``; their number a multiple of ``workers`` where more than one."""
+    """Even slices of about ``step``; their number a multiple of ``workers`` where more than one.
+
+    Long slices are whole multiples of 64, which leaves the products inside them free to cut.
+    """
     count = -(-length // step)
     if count > 1:
         count = min(length, -(-count // workers) * workers)
-    edges = [length * i // count for i in range(count + 1)]
+    grain = 64 if length // count > 256 else 1
+    edges = [round(length * i / count / grain) * grain for i in range(count)] + [length]
     return [slice(a, b) for a, b in zip(edges[:-1], edges[1:], strict=True)]
 
 

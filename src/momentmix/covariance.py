@@ -92,7 +92,7 @@ class Spherical(_Nonzero):
 
     def quadratic(self, X: Array) -> Array:
         xp = namespace(X)
-        return xp.sum(X * X, axis=1)[None, :]
+        return xp.sum(X * X, axis=1)[:, None]
 
     def quadratic_vjp(self, X: Array, W: Array) -> Array:
         return 2 * X * W
@@ -147,7 +147,7 @@ class Diagonal(_Nonzero):
         return self.array[:, None, :] * _identity(xp, self.n_features, self.array)
 
     def quadratic(self, X: Array) -> Array:
-        return namespace(X).matrix_transpose(X * X)
+        return X * X
 
     def quadratic_vjp(self, X: Array, W: Array) -> Array:
         return 2 * X * W
@@ -202,7 +202,8 @@ class Full(_Nonzero):
         xp = namespace(X)
         # Rows made contiguous first: the products below then run along memory.
         rows = xp.stack([X[:, a] for a in range(self.n_features)])
-        return xp.concat([rows[a, :] * rows[a:, :] for a in range(self.n_features)])
+        products = xp.concat([rows[a, :] * rows[a:, :] for a in range(self.n_features)])
+        return products.mT
 
     def quadratic_vjp(self, X: Array, W: Array) -> Array:
         # W multiplies each product x_a x_b once, so the matrix with W off the diagonal is halved
@@ -240,7 +241,7 @@ class Full(_Nonzero):
         return vectors * xp.sqrt(values)[:, None, :]
 
     def colour(self, root: Array, i: int, Z: Array) -> Array:
-        return Z @ namespace(Z).matrix_transpose(root[self._group(i), :, :])
+        return Z @ root[self._group(i), :, :].mT
 
     def whitener(self) -> tuple[Array, Array]:
         xp = namespace(self.array)
@@ -267,8 +268,8 @@ class Full(_Nonzero):
         S_gg, S_gk = xp.take(S_g, given, axis=2), xp.take(S_g, kept, axis=2)
         solved = xp.linalg.solve(S_gg, S_gk)
         S_kk = xp.take(xp.take(S, kept, axis=1), kept, axis=2)
-        left = S_kk - xp.matmul(xp.matrix_transpose(S_gk), solved)
-        left = (left + xp.matrix_transpose(left)) / 2
+        left = S_kk - xp.matmul(S_gk.mT, solved)
+        left = (left + left.mT) / 2
         shift = xp.matmul(deltas[:, None, :], solved)[:, 0, :]
         return shift, type(self)(self._own_shape(left), kept.shape[0])
 
@@ -362,13 +363,13 @@ def _checked(array: Array, kind: str, name: str) -> Array:
         return array
     eps = xp.finfo(array.dtype).eps
     size = float(xp.max(xp.abs(array)))
-    skew = float(xp.max(xp.abs(array - xp.matrix_transpose(array))))
+    skew = float(xp.max(xp.abs(array - array.mT)))
     if skew > 1e4 * eps * size:
         raise ValueError(
             f"{name} must be symmetric, but differ from their transpose by {skew:g}; "
             "symmetrise them with (S + S.T) / 2 if that is what they mean"
         )
-    array = (array + xp.matrix_transpose(array)) / 2
+    array = (array + array.mT) / 2
     values = xp.linalg.eigvalsh(array)
     lowest, highest = xp.min(values, axis=-1), xp.max(xp.abs(values), axis=-1)
     tolerance = 100 * array.shape[-1] * eps * highest

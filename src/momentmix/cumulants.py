@@ -15,8 +15,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
 
-from momentmix._array import Array, array_device, namespace
+from momentmix._array import Array, array_device, contiguous, is_numpy_namespace
 from momentmix.atoms import Atoms
 from momentmix.bell import Cumulants
 
@@ -42,22 +44,23 @@ def _atoms_against_points(P: Atoms, Q: Atoms, d: int) -> tuple[Cumulants, Pullba
     κ_2 is linear in Σ, an inner product with quadratic features of x that do not depend on P.
     O(mpn) for diagonal covariances, O(mpn²) for full ones, m atoms in P and p points in Q.
     """
-    xp = namespace(P.means, Q.means)
+    xp = P.xp
     X, covariance = Q.means, P.covariance
-    kappa: list[Array | None] = [P.means @ xp.matrix_transpose(X)]
+    # Points are rows here, as in X, and pairs a transposed view: products then run along memory.
+    kappa: list[Array | None] = [_rows_times(X, P.means, xp)]
     if d > 1:
         squares = covariance.quadratic(X)
-        kappa += [covariance.flat() @ squares]
+        kappa += [_rows_times(squares, covariance.flat(), xp)]
 
     def pullback(G: list) -> tuple[Array, Array | None]:
-        means = _column(P) * (_full(G[0], P, Q) @ X)
+        means = P.column * _sum_over_rows(_over_pairs(G[0], P, Q), X, xp)
         if d < 2:
             return means, xp.zeros_like(covariance.array)
-        G_2 = _full(G[1], P, Q)
+        G_2 = _over_pairs(G[1], P, Q)
         if covariance.shared:
-            flat = xp.matrix_transpose(_column(P)) @ G_2 @ xp.matrix_transpose(squares)
+            flat = P.column.mT @ G_2 @ squares
         else:
-            flat = _column(P) * (G_2 @ xp.matrix_transpose(squares))
+            flat = P.column * _sum_over_rows(G_2, squares, xp)
         return means, covariance.collect_flat(flat)
 
     return (kappa + [None] * d)[:d], pullback
@@ -65,20 +68,20 @@ def _atoms_against_points(P: Atoms, Q: Atoms, d: int) -> tuple[Cumulants, Pullba
 
 def _points_against_atoms(P: Atoms, Q: Atoms, d: int) -> tuple[Cumulants, Pullback]:
     """Σ = 0 leaves κ_1 = aᵀμ̃ and κ_2 = aᵀΣ̃a (or none): Thms. 3.5 and 5.2, gradients in a."""
-    xp = namespace(P.means, Q.means)
+    xp = P.xp
     A, covariance = P.means, Q.covariance
-    kappa: list[Array | None] = [A @ xp.matrix_transpose(Q.means)]
+    kappa: list[Array | None] = [A @ Q.means.mT]
     if d > 1 and not covariance.zero:
-        kappa += [xp.matrix_transpose(covariance.flat() @ covariance.quadratic(A))]
+        kappa += [covariance.quadratic(A) @ covariance.flat().mT]
 
     def pullback(G: list) -> tuple[Array, Array | None]:
-        means = _full(G[0], P, Q) @ Q.means
+        means = _over_pairs(G[0], P, Q) @ Q.means
         if len(kappa) > 1 and kappa[1] is not None:
-            G_2 = _full(G[1], P, Q)
+            G_2 = _over_pairs(G[1], P, Q)
             if covariance.shared:
                 G_2 = xp.sum(G_2, axis=1, keepdims=True)
             means = means + covariance.quadratic_vjp(A, G_2 @ covariance.flat())
-        return _column(P) * means, None
+        return P.column * means, None
 
     return (kappa + [None] * d)[:d], pullback
 
@@ -91,9 +94,9 @@ def _diagonal_pairs(P: Atoms, Q: Atoms, d: int) -> tuple[Cumulants, Pullback]:
         even k:  κ_k = (k-1)! [(s^r + r s^(r-1) A²)(s̃^r)ᵀ + s^r (r s̃^(r-1) Ã²)ᵀ].
     O(m m̃ n d); a covariance that all atoms share keeps one row.
     """
-    xp = namespace(P.means, Q.means)
+    xp = P.xp
     A, B = P.means, Q.means
-    s, t = _powers(P.covariance.variances(), d // 2), _powers(Q.covariance.variances(), d // 2)
+    s, t = (_powers(D.covariance.variances(), d // 2, xp) for D in (P, Q))
     linear = [B] + [power * B for power in t[1:]]
     square = [B * B] + [power * (B * B) for power in t[1:]]
 
@@ -101,15 +104,15 @@ def _diagonal_pairs(P: Atoms, Q: Atoms, d: int) -> tuple[Cumulants, Pullback]:
         r, factor = k // 2, float(math.factorial(k))
         if k % 2:
             left = factor * A if r == 0 else factor * (s[r] * A)
-            return left @ xp.matrix_transpose(linear[r])
+            return left @ linear[r].mT
         left = s[r] + r * (s[r - 1] * (A * A))
-        right = s[r] @ xp.matrix_transpose(square[r - 1])
-        return (factor / k) * (left @ xp.matrix_transpose(t[r]) + r * right)
+        right = s[r] @ square[r - 1].mT
+        return (factor / k) * (left @ t[r].mT + r * right)
 
     def pullback(G: list) -> tuple[Array, Array | None]:
         means, variances = xp.zeros_like(A), xp.zeros_like(A)
         for k in range(1, d + 1):
-            r, factor, G_k = k // 2, float(math.factorial(k)), _full(G[k - 1], P, Q)
+            r, factor, G_k = k // 2, float(math.factorial(k)), _over_pairs(G[k - 1], P, Q)
             if k % 2:
                 W = factor * (G_k @ linear[r])
                 means = means + s[r] * W
@@ -123,8 +126,8 @@ def _diagonal_pairs(P: Atoms, Q: Atoms, d: int) -> tuple[Cumulants, Pullback]:
             variances = variances + r * (s[r - 1] * inner)
             if r > 1:
                 variances = variances + ((r - 1) / 2) * (s[r - 2] * (A * AW))
-        collected = P.covariance.collect_variances(_weights(P), variances)
-        return _column(P) * means, collected
+        collected = P.covariance.collect_variances(P.column[:, 0], variances)
+        return P.column * means, collected
 
     return [kappa(k) for k in range(1, d + 1)], pullback
 
@@ -140,13 +143,12 @@ def _matrix_pairs(P: Atoms, Q: Atoms, d: int) -> tuple[Cumulants, Pullback]:
         ∂κ_k/∂Σ / k! = (Σ_{s+t=k-2} c_s c_tᵀ + [k even] E_{k/2-1}) / 2.
     O(m m̃ (n³ d + n² d + n d²)) where no side shares its covariance, and no loop over pairs.
     """
-    xp = namespace(P.means, Q.means)
+    xp, n = P.xp, P.means.shape[1]
     S, T = P.covariance.matrices(), Q.covariance.matrices()
     c, c_tilde = [Q.means[None, :, :]], [P.means[:, None, :]]
     for _ in range(1, d):
-        last, last_tilde = c[-1], c_tilde[-1]
-        c.append(_apply_columns(T, last_tilde))
-        c_tilde.append(xp.matmul(last, S))
+        c_tilde.append(xp.matmul(c[-1], S))
+        c.append(_apply_columns(T, c_tilde[-2], xp))
     E = [T[None, :, :, :]]
     Z_transposed = xp.matmul(E[0], S[:, None, :, :]) if d > 3 else None
     for _ in range(1, d // 2):
@@ -155,53 +157,53 @@ def _matrix_pairs(P: Atoms, Q: Atoms, d: int) -> tuple[Cumulants, Pullback]:
     def kappa(k: int) -> Array:
         means = (xp.vecdot(c[0], c_tilde[k - 1]) + xp.vecdot(c_tilde[0], c[k - 1])) / 2
         if k % 2 == 0:
-            means = means + _inner_with_rows(S, E[k // 2 - 1]) / k
+            means = means + _inner_with_rows(S, E[k // 2 - 1], xp) / k
         return math.factorial(k) * means
 
     def pullback(G: list) -> tuple[Array, Array | None]:
-        g = [math.factorial(k) * _full(G[k - 1], P, Q) for k in range(1, d + 1)]
-        means = sum(_weighted_sum(g_k, c_k) for g_k, c_k in zip(g, c, strict=True))
-        n = P.means.shape[1]
+        g = [math.factorial(k) * _over_pairs(G[k - 1], P, Q) for k in range(1, d + 1)]
+        means = _weighted_sum(g[0], c[0], xp)
+        for g_k, c_k in zip(g[1:], c[1:], strict=True):
+            means = means + _weighted_sum(g_k, c_k, xp)
         covariances = xp.zeros((len(P), n, n), dtype=means.dtype, device=array_device(means))
         for s in range(d - 1):
-            right = sum(g[s + t + 1][:, :, None] * c[t] for t in range(d - 1 - s))
+            right = g[s + 1][:, :, None] * c[0]
+            for t in range(1, d - 1 - s):
+                right += g[s + t + 1][:, :, None] * c[t]
             left = xp.broadcast_to(c[s], right.shape)
-            covariances = covariances + xp.matmul(xp.matrix_transpose(left), right)
+            covariances += xp.matmul(left.mT, right)
         for r, E_r in enumerate(E[: d // 2]):
             square = xp.reshape(E_r, (*E_r.shape[:2], n * n))
-            covariances = covariances + xp.reshape(_weighted_sum(g[2 * r + 1], square), (-1, n, n))
-        return _column(P) * means, P.covariance.collect_matrices(_weights(P), covariances / 2)
+            covariances += xp.reshape(_weighted_sum(g[2 * r + 1], square, xp), (-1, n, n))
+        return P.column * means, P.covariance.collect_matrices(P.column[:, 0], covariances / 2)
 
     return [kappa(k) for k in range(1, d + 1)], pullback
 
 
-def _powers(s: Array, highest: int) -> list[Array]:
-    powers = [namespace(s).ones_like(s), s]
+def _powers(s: Array, highest: int, xp: Any) -> list[Array]:
+    powers = [xp.ones_like(s), s]
     for _ in range(2, highest + 1):
         powers.append(powers[-1] * s)
     return powers
 
 
-def _apply_columns(T: Array, V: Array) -> Array:
+def _apply_columns(T: Array, V: Array, xp: Any) -> Array:
     """T_j V_ij for V (m, m̃ or 1, n) and symmetric T (m̃ or 1, n, n)."""
-    xp = namespace(T, V)
     if T.shape[0] == 1:
         return V @ T[0, :, :]
     return xp.permute_dims(xp.matmul(xp.permute_dims(V, (1, 0, 2)), T), (1, 0, 2))
 
 
-def _inner_with_rows(S: Array, E: Array) -> Array:
+def _inner_with_rows(S: Array, E: Array, xp: Any) -> Array:
     """⟨S_i, E_ij⟩ for S (m or 1, n, n) and E (m or 1, m̃ or 1, n, n)."""
-    xp = namespace(S, E)
     square = xp.reshape(E, (*E.shape[:2], -1))
     if E.shape[0] == 1:
-        return xp.reshape(S, (S.shape[0], -1)) @ xp.matrix_transpose(square[0, :, :])
+        return xp.reshape(S, (S.shape[0], -1)) @ square[0, :, :].mT
     return xp.matmul(square, xp.reshape(S, (S.shape[0], -1, 1)))[:, :, 0]
 
 
-def _weighted_sum(g: Array, V: Array) -> Array:
+def _weighted_sum(g: Array, V: Array, xp: Any) -> Array:
     """Σ_j g_ij V_ij for V (m or 1, m̃ or 1, N); (m, N)."""
-    xp = namespace(g, V)
     if V.shape[1] == 1:
         g = xp.sum(g, axis=1, keepdims=True)
     if V.shape[0] == 1:
@@ -209,20 +211,42 @@ def _weighted_sum(g: Array, V: Array) -> Array:
     return xp.matmul(g[:, None, :], V)[:, 0, :]
 
 
-def _full(G: Array | float, P: Atoms, Q: Atoms) -> Array:
-    """G as an array over all pairs; a number stands for an order-1 derivative, the same for all."""
-    xp = namespace(P.means, Q.means)
-    if isinstance(G, float | int):
-        G = xp.asarray(float(G), dtype=P.means.dtype, device=array_device(P.means))
-    return xp.broadcast_to(G, (len(P), len(Q)))
+@lru_cache(maxsize=256)
+def _slab_height(rows: int, work: int) -> int | None:
+    """Height of the slabs into which to cut a tall factor of a product, if that pays.
+
+    OpenBLAS multiplies matrices of up to 10^6 multiplications by a kernel that packs nothing,
+    faster by a third than what it does with larger ones. One batched call keeps Python out of it.
+    ``work`` is the number of multiplications a row.
+    """
+    if rows <= 256 or 256 * work > 1_000_000:
+        return None
+    heights = (rows // count for count in range(rows // 256, rows // 63) if rows % count == 0)
+    return next((height for height in heights if height <= 256), None)
 
 
-def _weights(P: Atoms) -> Array:
-    xp = namespace(P.means)
-    if isinstance(P.weights, float):
-        return xp.full(len(P), P.weights, dtype=P.means.dtype, device=array_device(P.means))
-    return P.weights
+def _rows_times(X: Array, A: Array, xp: Any) -> Array:
+    """A Xᵀ for tall X (b, n) and A (m, n), as a transposed view of X Aᵀ."""
+    height = _slab_height(X.shape[0], A.shape[0] * A.shape[1])
+    if height is None or not is_numpy_namespace(xp):
+        return (X @ A.mT).mT
+    product = xp.reshape(X, (-1, height, X.shape[1])) @ contiguous(A.mT)
+    return xp.reshape(product, (X.shape[0], A.shape[0])).mT
 
 
-def _column(P: Atoms) -> Array:
-    return _weights(P)[:, None]
+def _sum_over_rows(G: Array, X: Array, xp: Any) -> Array:
+    """G X for G (m, b), the transpose of an array (b, m), and tall X (b, n)."""
+    height = _slab_height(X.shape[0], G.shape[0] * X.shape[1])
+    if height is None or not is_numpy_namespace(xp):
+        return G @ X
+    weights = xp.reshape(G.mT, (-1, height, G.shape[0]))
+    slabs = xp.reshape(X, (-1, height, X.shape[1]))
+    return xp.sum(weights.mT @ slabs, axis=0)
+
+
+def _over_pairs(G: Array | float, P: Atoms, Q: Atoms) -> Array:
+    """G over all pairs; a number, or one row or column, stands for equal entries."""
+    shape = (len(P), len(Q))
+    if isinstance(G, float):
+        G = P.xp.asarray(G, dtype=P.means.dtype, device=array_device(P.means))
+    return G if tuple(G.shape) == shape else P.xp.broadcast_to(G, shape)

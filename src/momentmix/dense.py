@@ -111,7 +111,7 @@ def _mean_outer(atoms: Atoms, k: int, e: int) -> Array:
             L = _row_outer(_row_power(matrices, left), L)
             R = _row_outer(_row_power(matrices, k - left), R)
         L = L * (weights if isinstance(weights, float) else weights[:, None])
-        total = total + xp.reshape(xp.matrix_transpose(L) @ R, (-1,))
+        total = total + xp.reshape(L.mT @ R, (-1,))
     return total
 
 
@@ -154,7 +154,7 @@ def phi(T: Any, z: Any) -> Array:
     xp = namespace(T, z)
     if T.ndim and z.shape[-1] != T.shape[0]:
         raise ValueError(f"z has {z.shape[-1]} column(s), but T has dimension {T.shape[0]}")
-    Z = xp.matrix_transpose(z[None, :] if z.ndim == 1 else z)
+    Z = (z[None, :] if z.ndim == 1 else z).mT
     value = xp.broadcast_to(xp.reshape(T, (-1, 1)), (math.prod(T.shape), Z.shape[1]))
     for _ in range(T.ndim):
         value = xp.sum(xp.reshape(value, (-1, *Z.shape)) * Z, axis=1)

@@ -1,0 +1,144 @@
+"""The moment core against the bare matrix products that it cannot do without."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Iterator
+
+import numpy as np
+from timing import best_of, exponent
+
+from momentmix import Mixture, Samples, inner_grad
+
+ORDER_4 = [1.0, 1.0, 1 / 2, 1 / 6, 1 / 24]
+Row = tuple[str, str, float, float | None]  # what, unit, figure, bound
+
+
+def random_mixture(m: int, n: int, kind: str, seed: int = 0) -> Mixture:
+    rng = np.random.default_rng(seed)
+    means = rng.normal(size=(m, n)) / np.sqrt(n)
+    L = rng.normal(size=(m, n, n)) / n if kind == "full" else None
+    covariances = rng.uniform(0.1, 1, (m, n)) / n if L is None else L @ np.swapaxes(L, 1, 2)
+    return Mixture(np.full(m, 1 / m), means, covariances, kind)
+
+
+def data_diag(p: int, n: int = 100, m: int = 20) -> float:
+    """Data term with gradient over X A, X² S, Xᵀ R, (X²)ᵀ R."""
+    rng = np.random.default_rng(1)
+    X, R = rng.normal(size=(p, n)), rng.normal(size=(p, m))
+    mixture, samples = random_mixture(m, n, "diag"), Samples(X)
+    squares = X * X
+    A, S = (np.ascontiguousarray(a.T) for a in (mixture.means, mixture.covariances))
+    tall, wide = np.empty((p, m)), np.empty((n, m))
+
+    def bare() -> None:
+        np.matmul(X, A, out=tall)
+        np.matmul(squares, S, out=tall)
+        np.matmul(X.T, R, out=wide)
+        np.matmul(squares.T, R, out=wide)
+
+    bare_time, ours = best_of(bare, lambda: inner_grad(mixture, samples, ORDER_4))
+    return ours / bare_time
+
+
+def data_full(p: int = 50_000, n: int = 50, m: int = 10) -> float:
+    """Data term with gradient over the 2m products X L_j and Xᵀ (r∗X)."""
+    rng = np.random.default_rng(1)
+    X, r = rng.normal(size=(p, n)), rng.normal(size=(m, p))
+    mixture, samples = random_mixture(m, n, "full"), Samples(X)
+    L = np.linalg.cholesky(mixture.covariances)
+    weighted = [r_j[:, None] * X for r_j in r]
+    tall, square = np.empty((p, n)), np.empty((n, n))
+
+    def bare() -> None:
+        for j in range(m):
+            np.matmul(X, L[j], out=tall)
+            np.matmul(X.T, weighted[j], out=square)
+
+    bare_time, ours = best_of(bare, lambda: inner_grad(mixture, samples, ORDER_4))
+    return ours / bare_time
+
+
+def norm_diag(n: int = 1000, m: int = 50) -> float:
+    """‖M‖² with gradient over the 12 products of Algorithm 1: 6 to form κ_1..κ_4, 6 for gradients."""
+    mixture = random_mixture(m, n, "diag")
+    rng = np.random.default_rng(1)
+    left, right, G = rng.normal(size=(m, n)), rng.normal(size=(n, m)), rng.normal(size=(m, m))
+    small, large = np.empty((m, m)), np.empty((m, n))
+
+    def bare() -> None:
+        for _ in range(6):
+            np.matmul(left, right, out=small)
+            np.matmul(G, left, out=large)
+
+    bare_time, ours = best_of(bare, lambda: inner_grad(mixture, mixture, 4))
+    return ours / bare_time
+
+
+def norm_full(n: int = 50, m: int = 10) -> float:
+    """‖M‖² with gradient over m² products of n×n matrices."""
+    mixture = random_mixture(m, n, "full")
+    S = np.asarray(mixture.covariances)
+    left, right = (np.ascontiguousarray(np.broadcast_to(a, (m, m, n, n))) for a in (S, S[:, None]))
+    out = np.empty((m, m, n, n))
+    bare_time, ours = best_of(
+        lambda: np.matmul(left, right, out=out),
+        lambda: inner_grad(mixture, mixture, 4),
+    )
+    return ours / bare_time
+
+
+def extra_memory(p: int) -> float:
+    """Peak memory in MiB beyond X and the mixture, diag, n=100, m=20."""
+    X = np.random.default_rng(1).normal(size=(p, 100))
+    mixture, samples = random_mixture(20, 100, "diag"), Samples(X)
+    tracemalloc.start()
+    inner_grad(mixture, samples, ORDER_4)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return peak / 2**20
+
+
+def growth(name: str, quick: bool) -> float:
+    """Fitted exponent of ‖M‖² with gradient in one size, the others fixed."""
+    sizes = {
+        "diag n": [2000, 4000, 8000, 16000],
+        "full n": [32, 64, 128, 256],
+        "diag m": [64, 128, 256],
+        "full m": [8, 16, 32, 64],
+        "diag d": [4, 8, 12, 16],
+        "full d": [4, 8, 12, 16],
+    }[name]
+    kind, letter = name.split()
+    times = []
+    for size in sizes[: 2 if quick else None]:
+        shape = {"n": 200 if kind == "diag" else 40, "m": 20 if kind == "diag" else 6, "d": 4}
+        shape[letter] = size
+        mixture = random_mixture(shape["m"], shape["n"], kind)
+        d = shape["d"]
+        times += best_of(lambda a=mixture, d=d: inner_grad(a, a, d), rounds=1 if quick else 3)
+    return exponent(sizes[: len(times)], times)
+
+
+def rows(quick: bool = False) -> Iterator[Row]:
+    scale = 20 if quick else 1
+    for p, bound in ((100_000, 0.8), (8_000, 1.3)):
+        yield f"data term + gradient, diag, n=100, m=20, d≤4, p={p:,}", "× 4 bare products", data_diag(
+            p // scale
+        ), bound
+    yield "data term + gradient, full, n=50, m=10, d≤4, p=50,000", "× 2m bare products", data_full(
+        50_000 // scale
+    ), 1.5
+    yield "‖M‖² + gradient, diag, n=1000, m=50, d=4", "× 12 bare products", norm_diag(), 3.0
+    yield "‖M‖² + gradient, full, n=50, m=10, d=4", "× m² bare products", norm_full(), 4.0
+    for p in (100_000, 400_000):
+        yield f"extra memory of the data term, p={p:,}", "MiB", extra_memory(p // scale), 64.0
+    for name, bound in (
+        ("diag n", 1.0),
+        ("full n", 3.0),
+        ("diag m", 2.0),
+        ("full m", 2.0),
+        ("diag d", 2.0),
+        ("full d", 2.0),
+    ):
+        yield f"growth of ‖M‖² + gradient, {name}", "exponent", growth(name, quick), bound

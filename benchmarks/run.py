@@ -1,0 +1,41 @@
+"""Print a table of ratios, best of several, measured in this run: ``make bench``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+
+import core
+import numpy as np
+from threadpoolctl import threadpool_info
+
+
+def machine() -> str:
+    cpu = platform.processor() or platform.machine()
+    if os.path.exists("/proc/cpuinfo"):
+        with open("/proc/cpuinfo") as file:
+            cpu = next(
+                (line.split(":")[1].strip() for line in file if line.startswith("model name")), cpu
+            )
+    blas = next((i for i in threadpool_info() if i["user_api"] == "blas"), {})
+    return (
+        f"{cpu}, {os.cpu_count()} cores; Python {platform.python_version()}, NumPy {np.__version__}, "
+        f"{blas.get('internal_api', 'BLAS')} {blas.get('version', '')} "
+        f"on {blas.get('num_threads', '?')} threads"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="small sizes; the figures mean nothing")
+    quick = parser.parse_args().quick
+    print(f"{machine()}\n")
+    print("| what | figure | unit | bound | |\n| --- | ---: | --- | ---: | --- |", flush=True)
+    for what, unit, figure, bound in core.rows(quick):
+        verdict = "" if bound is None else "ok" if figure <= bound else "above the bound"
+        print(f"| {what} | {figure:.2f} | {unit} | {bound} | {verdict} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
