@@ -6,9 +6,10 @@ import argparse
 import os
 import platform
 
-import core
 import numpy as np
 from threadpoolctl import threadpool_info
+
+import core
 
 
 def machine() -> str:
@@ -28,7 +29,9 @@ def machine() -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="small sizes; the figures mean nothing")
+    parser.add_argument(
+        "--quick", action="store_true", help="small sizes; the figures mean nothing"
+    )
     quick = parser.parse_args().quick
     print(f"{machine()}\n")
     print("| what | figure | unit | bound | |\n| --- | ---: | --- | ---: | --- |", flush=True)

@@ -38,7 +38,9 @@ def moment_entries(atoms, d):
     """Distinct entries of the moment of order d, in the order of multi_indices."""
     n = len(atoms[0][1])
     indices = multi_indices(n, d)
-    total = np.zeros(len(indices), dtype=np.result_type(*(a for atom in atoms for a in atom[1:]), 1.0))
+    total = np.zeros(
+        len(indices), dtype=np.result_type(*(a for atom in atoms for a in atom[1:]), 1.0)
+    )
     for weight, mean, covariance in atoms:
         memo = {}
         total = total + weight * np.array(

@@ -3,11 +3,11 @@
 import functools
 
 import numpy as np
-import oracles
 import pytest
-from zoo import N_FEATURES, NAMES, cases
 
 import momentmix as mm
+import oracles
+from zoo import N_FEATURES, NAMES, cases
 
 ORDERS = {
     "0": 0,

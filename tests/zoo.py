@@ -24,9 +24,7 @@ class Case:
     def atoms(self, weights=None, means=None, covariances=None):
         """Atoms for oracles.py, with some parameters replaced."""
         given = (weights, means, covariances)
-        w, mu, c = (
-            a if b is None else b for a, b in zip(self.parameters, given, strict=True)
-        )
+        w, mu, c = (a if b is None else b for a, b in zip(self.parameters, given, strict=True))
         m, n = mu.shape
         w = np.full(m, 1 / m) if w is None else w
         kind = self.noise_kind if self.kind == "samples" else self.kind

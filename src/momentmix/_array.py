@@ -45,10 +45,10 @@ def namespace(*arrays: Array) -> Any:
 
 def as_float_array(value: Any, name: str, ndim: tuple[int, ...]) -> Array:
     """``value`` as a float32 or float64 array of its own library (NumPy for lists and tables)."""
-    if not is_array_api_obj(value):
-        value = _numpy_from_python(value, name)
-    elif isinstance(value, np.ma.MaskedArray):
+    if isinstance(value, np.ma.MaskedArray):
         raise TypeError(f"{name} is a masked array; fill or drop the masked entries first")
+    if isinstance(value, np.ndarray) or not is_array_api_obj(value):
+        value = _numpy_from_python(value, name)
     xp = array_namespace(value)
     if value.ndim not in ndim:
         wanted = " or ".join(str(k) for k in ndim)
@@ -71,14 +71,14 @@ def _numpy_from_python(value: Any, name: str) -> np.ndarray:
         array = np.asarray(value)
     except ValueError as error:  # rows of different lengths
         raise ValueError(f"{name} cannot be read as an array: {error}") from error
-    if array.dtype == object or array.dtype.kind not in "buif":
+    if array.dtype.kind not in "buifc":
         try:
             array = array.astype(np.float64)
         except (TypeError, ValueError) as error:
             raise TypeError(
                 f"{name} must hold numbers, but its dtype is {array.dtype} ({error})"
             ) from error
-    return array
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
 def like(value: Any, reference: Array) -> Any:
@@ -129,7 +129,7 @@ def contiguous(x: Array) -> Array:
 def index_array(indices: np.ndarray, like: Array) -> Array:
     """Whole numbers from NumPy in the library and on the device of ``like``."""
     xp = array_namespace(like)
-    return xp.asarray(indices, device=array_device(like))
+    return xp.asarray(np.array(indices), device=array_device(like))
 
 
 def to_numpy(x: Array) -> np.ndarray:

@@ -88,7 +88,9 @@ def _tile_shape(P: Atoms, Q: Atoms, d: int, workers: int) -> tuple[int, int]:
     budget = TILE_BYTES_ACCELERATOR if on_accelerator(P.means) else TILE_BYTES
     pair = size * (d + 5)
     per_p = per_q = size * 2 * n
-    diagonal = P.covariance.zero or Q.covariance.zero or (P.covariance.diagonal and Q.covariance.diagonal)
+    diagonal = (
+        P.covariance.zero or Q.covariance.zero or (P.covariance.diagonal and Q.covariance.diagonal)
+    )
     if P.covariance.zero or Q.covariance.zero:
         per_q += size * P.covariance.width
         per_p += size * Q.covariance.width * (n if not Q.covariance.diagonal else 1)

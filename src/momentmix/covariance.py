@@ -411,7 +411,8 @@ def _identity(xp: Any, n: int, like: Array) -> Array:
 @lru_cache(maxsize=32)
 def _packing(n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Of the products x_a x_b, a ≤ b, in the order of rows: their places in an n×n matrix, the
-    product that each place of the matrix holds, and how many places hold each (1 or 2)."""
+    product that each place of the matrix holds, and how many places hold each (1 or 2).
+    """
     a, b = np.triu_indices(n)
     upper = a * n + b
     mirror = np.empty((n, n), dtype=np.int64)

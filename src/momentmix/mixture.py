@@ -152,7 +152,7 @@ class Mixture:
         constant = constant - 0.5 * self.n_features * float(np.log(2 * np.pi))
 
         def block(start: int) -> Array:
-            rows = X[start : start + step, :]
+            rows = X[start : min(start + step, X.shape[0]), :]
             whitened = (
                 self._atoms.covariance.whiten(whitener, j, rows - self.means[j, :])
                 for j in range(self.n_components)
@@ -169,9 +169,7 @@ class Mixture:
         kept = index_array(self._positions(features, "features"), self.means)
         xp = namespace(self.means)
         means = xp.take(self.means, kept, axis=1)
-        return Mixture.from_atoms(
-            Atoms(self.weights, means, self._atoms.covariance.marginal(kept))
-        )
+        return Mixture.from_atoms(Atoms(self.weights, means, self._atoms.covariance.marginal(kept)))
 
     def condition(self, features: Any, values: Any) -> Mixture:
         """The mixture of the other features, given that ``features`` take ``values``.
@@ -212,14 +210,17 @@ class Mixture:
     def _checked_rows(self, X: Any) -> Array:
         X = as_float_array(like(X, self.means), "X", (2,))
         if X.shape[1] != self.n_features:
-            raise ValueError(f"X has {X.shape[1]} feature(s), but the mixture has {self.n_features}")
+            raise ValueError(
+                f"X has {X.shape[1]} feature(s), but the mixture has {self.n_features}"
+            )
         if not all_finite(X):
             raise ValueError("X must be finite, but holds NaN or infinity")
         return X
 
     def _positions(self, features: Any, name: str) -> np.ndarray:
         """Distinct positions in 0..n-1, from positions (negative ones count from the end), a mask
-        or a slice."""
+        or a slice.
+        """
         if isinstance(features, slice):
             features = np.arange(self.n_features)[features]
         chosen = np.atleast_1d(to_numpy(features))
@@ -230,9 +231,7 @@ class Mixture:
         if chosen.ndim != 1 or chosen.size == 0 or chosen.dtype.kind not in "iu":
             raise ValueError(f"{name} must be one or more feature positions, got {features!r}")
         if chosen.min() < -self.n_features or chosen.max() >= self.n_features:
-            raise ValueError(
-                f"{name} must lie in 0..{self.n_features - 1}, got {chosen.tolist()}"
-            )
+            raise ValueError(f"{name} must lie in 0..{self.n_features - 1}, got {chosen.tolist()}")
         chosen = chosen.astype(np.int64) % self.n_features
         if len(np.unique(chosen)) < len(chosen):
             raise ValueError(f"{name} names a feature twice: {chosen.tolist()}")

@@ -52,7 +52,7 @@ def inner(P: Distribution, Q: Distribution, order: Order) -> Array:
     >>> from momentmix import Mixture, inner
     >>> P = Mixture([0.5, 0.5], [[0.0, 1.0], [1.0, 0.0]], [0.1, 0.2], "spherical")
     >>> round(float(inner(P, P, 2)), 6)
-    0.71
+    0.845
     """
     _check_pair(P, Q)
     if len(P.atoms) > len(Q.atoms):  # rows of the form are the shorter side

@@ -17,7 +17,8 @@ from momentmix._array import (
     to_numpy,
 )
 from momentmix.atoms import Atoms, Gradient
-from momentmix.covariance import Zero, noise_covariance as checked_noise
+from momentmix.covariance import Zero
+from momentmix.covariance import noise_covariance as checked_noise
 from momentmix.dense import dense_moment
 
 
@@ -79,7 +80,8 @@ class Samples:
     @property
     def noise_covariance(self) -> Array | None:
         """The noise covariance in one of the shapes spherical (1 or p,), diag (1 or p, n), tied
-        (n, n) or full (p, n, n), or None."""
+        (n, n) or full (p, n, n), or None.
+        """
         return self._noise.array
 
     def moment(self, order: int) -> Array:
@@ -110,10 +112,13 @@ def check_weights(weights: Array, count: int, what: str) -> Array:
     if not all_finite(weights):
         raise ValueError("weights must be finite, but hold NaN or infinity")
     if bool(xp.any(weights < 0)):
-        raise ValueError(f"weights must not be negative, but the least is {float(xp.min(weights)):g}")
+        raise ValueError(
+            f"weights must not be negative, but the least is {float(xp.min(weights)):g}"
+        )
     total = float(xp.sum(weights))
     eps = float(xp.finfo(weights.dtype).eps)
     if abs(total - 1) > max(1e-8, (10 + count) * eps):
-        raise ValueError(f"weights must sum to 1, but sum to {total:.10g}; divide them by their sum")
+        raise ValueError(
+            f"weights must sum to 1, but sum to {total:.10g}; divide them by their sum"
+        )
     return weights
-

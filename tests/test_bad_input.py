@@ -1,0 +1,216 @@
+"""Bad input: each case works, or raises an error that names the argument and the remedy."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+import torch
+
+import momentmix as mm
+from zoo import cases
+
+EYE = np.eye(2)
+NAN = [[np.nan, 0.0]]
+
+
+def mixture(
+    weights=(0.5, 0.5), means=((0.0, 0.0), (1.0, 1.0)), covariances=(EYE, EYE), kind="full"
+):
+    return mm.Mixture(weights, means, covariances, kind)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "match"),
+    [
+        ({"weights": [0.5, 0.6]}, r"weights must sum to 1, but sum to 1\.1; divide"),
+        ({"weights": [1.5, -0.5]}, "weights must not be negative"),
+        ({"weights": [1.0]}, r"weights must have shape \(2,\)"),
+        ({"weights": [np.nan, 1.0]}, "weights must be finite"),
+        ({"weights": 1.0}, "weights must have 1 dimension"),
+        ({"means": [0.0, 1.0]}, "means must have 2 dimension"),
+        ({"means": [[0.0, np.inf], [0.0, 0.0]]}, "means must be finite"),
+        ({"means": np.zeros((0, 2))}, "means must have at least one row"),
+        ({"means": [[0.0], [0.0, 1.0]]}, "means cannot be read as an array"),
+        ({"covariances": EYE}, r"covariances must have shape \(2, 2, 2\)"),
+        ({"covariances": [EYE, [[1, 0.5], [0.4, 1]]]}, "covariances must be symmetric"),
+        ({"covariances": [EYE, [[1, 2.0], [2.0, 1]]]}, "covariances must be positive semidefinite"),
+        ({"covariances": [EYE, EYE * np.nan]}, "covariances must be finite"),
+        ({"covariances": [1.0, -1.0], "kind": "spherical"}, "covariances must not be negative"),
+        ({"covariances": [[1.0, -1.0]] * 2, "kind": "diag"}, "smallest variance is -1"),
+        ({"covariances": [[1.0, 3.0], [3.0, 1.0]], "kind": "tied"}, "positive semidefinite"),
+        ({"kind": "banana"}, "covariance_type must be one of"),
+    ],
+)
+def test_mixture(arguments, match):
+    with pytest.raises(ValueError, match=match):
+        mixture(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("value", "match"),
+    [
+        ([["a", "b"], ["c", "d"]], "means must hold numbers"),
+        (np.array([[1j, 0], [0, 0]]), "means must hold real numbers"),
+        (scipy.sparse.csr_array(EYE), "means is a sparse matrix"),
+        (np.ma.masked_array(EYE, mask=EYE), "means is a masked array"),
+        ([[None, 0.0], [0.0, 0.0]], "means must hold numbers|means must be finite"),
+    ],
+)
+def test_what_is_not_numbers(value, match):
+    with pytest.raises((TypeError, ValueError), match=match):
+        mixture(means=value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "match"),
+    [
+        ({"X": np.zeros((0, 2))}, "X must have at least one row"),
+        ({"X": np.zeros((2, 0))}, "X must have at least one row"),
+        ({"X": np.zeros(3)}, "X must have 2 dimension"),
+        ({"X": NAN}, "X must be finite.*drop or fill"),
+        ({"X": [[np.inf, 0.0]]}, "X must be finite"),
+        ({"weights": [0.5, 0.5, 0.5]}, "weights must sum to 1"),
+        ({"weights": [0.5, 0.5]}, r"weights must have shape \(3,\)"),
+        ({"weights": [2.0, -0.5, -0.5]}, "weights must not be negative"),
+        ({"noise_covariance": -1.0}, "noise_covariance must not be negative"),
+        ({"noise_covariance": np.ones((2, 5))}, "noise_covariance must be a scalar or have shape"),
+        ({"noise_covariance": [[1.0, 2.0], [2.0, 1.0]]}, "noise_covariance must be positive semi"),
+        ({"noise_covariance": [[1.0, 0.5], [0.0, 1.0]]}, "noise_covariance must be symmetric"),
+        ({"noise_covariance": np.nan}, "noise_covariance must be finite"),
+    ],
+)
+def test_samples(arguments, match):
+    with pytest.raises(ValueError, match=match):
+        mm.Samples(**{"X": np.arange(6.0).reshape(3, 2), **arguments})
+
+
+@pytest.mark.parametrize(
+    "order", [-1, 2.5, 3.0, "3", None, True, [], [np.nan], [[1.0, 2.0]], [0, "a"]]
+)
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda order: mm.inner(mixture(), mixture(), order),
+        lambda order: mm.inner_grad(mixture(), mixture(), order),
+        lambda order: mm.squared_distance(mixture(), mixture(), order),
+        lambda order: mm.contract(mixture(), [1.0, 2.0], order),
+        lambda order: mm.contract_grad(mixture(), [1.0, 2.0], order),
+        lambda order: mm.dense_moment(mixture(), order),
+    ],
+)
+def test_orders(call, order):
+    with pytest.raises((TypeError, ValueError), match="order"):
+        call(order)
+
+
+def test_a_tensor_has_one_order():
+    with pytest.raises(TypeError, match="order must be a whole number here"):
+        mm.dense_moment(mixture(), [0.0, 1.0])
+
+
+@pytest.mark.parametrize("order", [np.int64(2), np.uint8(2), torch.tensor(2), np.array(2)])
+def test_whole_numbers_of_other_kinds(order):
+    assert mm.inner(mixture(), mixture(), order) == mm.inner(mixture(), mixture(), 2)
+
+
+@pytest.mark.parametrize(
+    "weights", [(0, 1, 2), np.array([0, 1, 2]), torch.tensor([0.0, 1.0, 2.0]), pd.Series([0, 1, 2])]
+)
+def test_weights_over_orders_of_other_kinds(weights):
+    assert mm.inner(mixture(), mixture(), weights) == mm.inner(mixture(), mixture(), [0, 1, 2])
+
+
+def test_mismatched_pairs():
+    one = mm.Mixture([1.0], [[0.0]], [1.0], "spherical")
+    with pytest.raises(ValueError, match=r"P has 2 feature\(s\), but Q has 1"):
+        mm.inner(mixture(), one, 2)
+    with pytest.raises(TypeError, match=r"Q must be a Mixture or Samples, got ndarray; wrap"):
+        mm.inner(mixture(), np.zeros((3, 2)), 2)
+    with pytest.raises(TypeError, match="P must be a Mixture or Samples"):
+        mm.dense_moment(EYE, 2)
+    with pytest.raises(TypeError, match="different array libraries"):
+        mm.inner(mixture(), mm.Samples(torch.zeros((3, 2))), 2)
+    with pytest.raises(TypeError, match="different array libraries"):
+        mm.Mixture(torch.ones(1), np.zeros((1, 2)), np.ones(1), "spherical")
+
+
+def test_bad_vectors():
+    with pytest.raises(ValueError, match=r"A must have 2 column\(s\)"):
+        mm.contract(mixture(), np.zeros((4, 3)), 2)
+    with pytest.raises(ValueError, match="A must be finite"):
+        mm.contract(mixture(), [np.nan, 0.0], 2)
+    with pytest.raises(ValueError, match="A must have 1 or 2 dimension"):
+        mm.contract(mixture(), 1.0, 2)
+
+
+@pytest.mark.parametrize(
+    ("call", "match"),
+    [
+        (lambda m: m.log_prob([[0.0]]), "X has 1 feature"),
+        (lambda m: m.log_prob([[np.nan, 0.0]]), "X must be finite"),
+        (lambda m: m.sample(0), "n_samples must be at least 1"),
+        (lambda m: m.marginal([]), "features must be one or more"),
+        (lambda m: m.marginal([0, 0]), "features names a feature twice"),
+        (lambda m: m.marginal([2]), r"features must lie in 0\.\.1"),
+        (lambda m: m.marginal([0.5]), "features must be one or more"),
+        (lambda m: m.marginal([True]), "mask must have 2"),
+        (lambda m: m.condition([0, 1], [0.0, 0.0]), "leaves no feature"),
+        (lambda m: m.condition([0], [0.0, 1.0]), r"values must hold 1 number"),
+    ],
+)
+def test_methods_of_mixture(call, match):
+    with pytest.raises(ValueError, match=match):
+        call(mixture())
+
+
+def test_conditioning_on_a_singular_feature():
+    degenerate = mm.Mixture([1.0], [[0.0, 0.0]], [[0.0, 1.0]], "diag")
+    with pytest.raises(ValueError, match="singular"):
+        degenerate.condition([0], [0.0])
+
+
+@pytest.mark.parametrize(
+    "convert",
+    [
+        lambda X: X.astype(np.int32),
+        lambda X: X.tolist(),
+        lambda X: np.asfortranarray(X),
+        lambda X: np.repeat(X, 2, axis=0)[::2],
+        lambda X: pd.DataFrame(X, columns=["a", "b"]),
+        lambda X: pd.DataFrame(X).astype("Float64"),
+        lambda X: X.astype(np.float16),
+        lambda X: X.astype(object),
+        lambda X: X.astype(">f8"),
+    ],
+)
+def test_kinds_of_arrays_that_work(convert):
+    X = np.arange(20.0).reshape(10, 2) % 7
+    P = cases()["full"].build(np.asarray)
+    want = mm.inner_grad(P, mm.Samples(X), 3)[0]
+    np.testing.assert_allclose(mm.inner_grad(P, mm.Samples(convert(X)), 3)[0], want, rtol=1e-13)
+    frozen = np.array(X)
+    frozen.flags.writeable = False
+    np.testing.assert_allclose(mm.inner_grad(P, mm.Samples(frozen), 3)[0], want, rtol=1e-13)
+
+
+def test_samples_do_not_copy_but_refuse_writes():
+    X = np.arange(6.0).reshape(3, 2)
+    samples = mm.Samples(X)
+    assert np.shares_memory(samples.X, X)
+    with pytest.raises(ValueError, match="read-only"):
+        samples.X[0, 0] = 1
+    X[0, 0] = 5  # the caller's own array stays writable
+
+
+def test_rounding_is_forgiven():
+    weights = np.full(3, 1 / 3, dtype=np.float32)
+    assert mm.Mixture(weights, np.zeros((3, 1), np.float32), weights, "spherical").n_components == 3
+    nearly = EYE + [[0.0, 1e-17], [0.0, 0.0]]
+    C = mixture(covariances=[nearly, EYE]).covariances[0]
+    assert np.array_equal(C, C.T)
+    v = np.array([1.0, 1 / 3])
+    assert mixture(covariances=[np.outer(v, v), EYE]).n_features == 2
+
+
+def test_overflowing_sums_are_not_mistaken_for_infinities():
+    assert mm.Samples([[1e308, 0.0], [1e308, 0.0]]).n_samples == 2

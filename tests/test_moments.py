@@ -1,0 +1,207 @@
+"""Tiles, threads and the sizes that the contract test is too small for."""
+
+import ast
+import multiprocessing
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
+
+import momentmix as mm
+from momentmix import _parallel, bilinear, cumulants
+from zoo import NAMES, cases
+
+WEIGHTS = [1.0, 0.5, -0.2, 0.1, 0.05]
+
+
+def naive_diag(mixture, X, weights):
+    """The data term with plain formulas on whole arrays (Algorithm 2 with its errata mended)."""
+    kappa_1, kappa_2 = X @ mixture.means.T, (X * X) @ mixture.covariances.T
+    bell = [np.ones_like(kappa_1), kappa_1]
+    for k in range(2, len(weights)):
+        bell.append(kappa_1 * bell[-1] + (k - 1) * kappa_2 * bell[-2])
+    value = sum(w * b for w, b in zip(weights, bell, strict=True))
+    R1 = sum(k * weights[k] * bell[k - 1] for k in range(1, len(weights)))
+    R2 = sum(k * (k - 1) / 2 * weights[k] * bell[k - 2] for k in range(2, len(weights)))
+    scale = mixture.weights[:, None] / len(X)
+    return value.mean(axis=0), scale * (R1.T @ X), scale * (R2.T @ (X * X))
+
+
+@pytest.mark.parametrize("p", [1, 63, 257, 5000, 30_011])
+def test_many_rows(p, rng):
+    n, m = 7, 20
+    mixture = mm.Mixture(np.full(m, 1 / m), rng.normal(size=(m, n)), rng.random((m, n)), "diag")
+    X = rng.normal(size=(p, n))
+    want = naive_diag(mixture, X, WEIGHTS)
+    value, gradient = mm.inner_grad(mixture, mm.Samples(X), WEIGHTS)
+    np.testing.assert_allclose(value, want[0] @ mixture.weights, rtol=1e-11)
+    for got, expected in zip(gradient, want, strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(
+        mm.contract(mm.Samples(X), mixture.means, 3),
+        np.mean((X @ mixture.means.T) ** 3, axis=0),
+        rtol=1e-9,
+        atol=1e-12,
+    )
+
+
+@pytest.mark.parametrize("q", ["full", "diag", "weighted", "noise-matrix", "noise-each-matrix"])
+@pytest.mark.parametrize("p", NAMES)
+def test_tiles_add_up(p, q, monkeypatch):
+    P, Q = cases()[p].build(np.asarray), cases()[q].build(np.asarray)
+    whole = mm.inner_grad(P, Q, WEIGHTS)
+    monkeypatch.setattr(bilinear, "TILE_BYTES", 1)
+    assert bilinear._tile_shape(P.atoms, Q.atoms, 4, 1) == (1, 1)
+    split = mm.inner_grad(P, Q, WEIGHTS)
+    np.testing.assert_allclose(split[0], whole[0], rtol=1e-12)
+    for a, b in zip(whole[1], split[1], strict=True):
+        if a is None:
+            assert b is None
+        else:
+            np.testing.assert_allclose(b, a, rtol=1e-11, atol=1e-13)
+
+
+def test_slabs_are_used_and_agree(rng):
+    X, A = rng.normal(size=(2048, 9)), rng.normal(size=(4, 9))
+    assert cumulants._slab_height(2048, 36) == 256
+    assert cumulants._slab_height(2000, 36) == 250
+    assert cumulants._slab_height(2003, 36) is None
+    assert cumulants._slab_height(2048, 100_000) is None
+    np.testing.assert_allclose(cumulants._rows_times(X, A, np), A @ X.T, rtol=1e-12, atol=1e-13)
+    G = rng.normal(size=(2048, 4)).T
+    np.testing.assert_allclose(cumulants._sum_over_rows(G, X, np), G @ X, rtol=1e-11, atol=1e-12)
+
+
+def test_samples_against_samples(rng):
+    X, Y = rng.normal(size=(700, 3)), rng.normal(size=(900, 3))
+    want = np.mean((X @ Y.T) ** 4)
+    np.testing.assert_allclose(mm.inner(mm.Samples(X), mm.Samples(Y), 4), want, rtol=1e-11)
+    gradient = mm.inner_grad(mm.Samples(X), mm.Samples(Y), 4)[1]
+    np.testing.assert_allclose(gradient.means, 4 * ((X @ Y.T) ** 3) @ Y / 900 / 700, rtol=1e-9)
+
+
+def test_distance_to_itself_is_zero_to_rounding():
+    for name in NAMES:
+        P = cases()[name].build(np.asarray)
+        assert 0 <= mm.squared_distance(P, P, 4) <= 1e-14 * mm.inner(P, P, 4)
+
+
+def test_memory_does_not_grow_with_the_rows(rng):
+    import tracemalloc
+
+    mixture = mm.Mixture(np.full(20, 0.05), rng.normal(size=(20, 50)), rng.random((20, 50)), "diag")
+    peaks = []
+    for p in (20_000, 80_000):
+        samples = mm.Samples(rng.normal(size=(p, 50)))
+        tracemalloc.start()
+        mm.inner_grad(mixture, samples, WEIGHTS)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert max(peaks) < 64 * 2**20
+    # How many threads are at their peak at once is chance, so the bound is half the growth of X.
+    assert peaks[1] - peaks[0] < 12 * 2**20
+
+
+def blas_threads():
+    return [i["num_threads"] for i in threadpool_info() if i["user_api"] == "blas"]
+
+
+def test_calls_from_many_threads_agree_and_restore_the_blas(rng):
+    mixture = cases()["diag"].build(np.asarray)
+    samples = [mm.Samples(rng.normal(size=(40_000, 2))) for _ in range(6)]
+    want = [mm.inner(mixture, s, 4) for s in samples]
+    before = blas_threads()
+    results = [None] * len(samples)
+
+    def work(i):
+        for _ in range(5):
+            results[i] = mm.inner(mixture, samples[i], 4)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(len(samples))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == want
+    assert blas_threads() == before
+
+
+def test_the_users_thread_limit_holds(rng, monkeypatch):
+    with threadpool_limits(1):
+        assert _parallel.worker_count(np) == 1
+    with _parallel.single_threaded_blas():
+        assert set(blas_threads()) == {1}
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_parallel_map(workers):
+    assert _parallel.parallel_map(lambda i: i * i, range(50), workers) == [i * i for i in range(50)]
+    seen = []
+
+    def fails(i):
+        seen.append(i)
+        if i == 3:
+            raise KeyError("three")
+        return i
+
+    with pytest.raises(KeyError, match="three"):
+        _parallel.parallel_map(fails, range(100_000), workers)
+    assert len(seen) < 100_000
+
+
+def _child(queue):
+    rng = np.random.default_rng(0)
+    samples = mm.Samples(rng.normal(size=(50_000, 2)))
+    queue.put(float(mm.inner(cases()["diag"].build(np.asarray), samples, 4)))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_process_has_its_own_threads():
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue()
+    _child(queue)  # the pool of this process exists now
+    process = context.Process(target=_child, args=(queue,))
+    process.start()
+    assert queue.get(timeout=60) == queue.get(timeout=60)
+    process.join(60)
+
+
+def test_augmented_weights():
+    np.testing.assert_allclose(mm.augmented_weights(3, 2.0), [64, 48, 12, 1])
+    np.testing.assert_allclose(mm.augmented_weights(2, 0.0), [0, 0, 1])
+    assert mm.augmented_weights(0, 0.5).tolist() == [1.0]
+    with pytest.raises(ValueError, match="omega must be finite"):
+        mm.augmented_weights(2, np.inf)
+
+
+def test_import_is_light():
+    code = "import sys, momentmix; print([m for m in ('torch', 'matplotlib', 'dask') if m in sys.modules])"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"
+
+
+SOURCE = Path(mm.__file__).parent
+
+
+def imported(path):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module
+
+
+def test_only_one_file_names_array_libraries():
+    for path in SOURCE.rglob("*.py"):
+        if path.name != "_array.py":
+            names = {name.partition(".")[0] for name in imported(path)}
+            assert not names & {"torch", "array_api_compat", "array_api_strict", "cupy"}, path
+
+
+def test_oracles_share_no_code_with_the_package():
+    assert not any("momentmix" in name for name in imported(Path(__file__).with_name("oracles.py")))
