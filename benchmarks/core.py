@@ -133,6 +133,13 @@ def rows(quick: bool = False) -> Iterator[Row]:
     for p in (100_000, 400_000):
         yield f"extra memory of the data term, p={p:,}", "MiB", extra_memory(p // scale), 64.0
     # "Linear" and "cubic" within what a fit over four sizes can tell.
-    bounds = {"diag n": 1.1, "full n": 3.1, "diag m": 2.1, "full m": 2.1, "diag d": 2.1, "full d": 2.1}
+    bounds = {
+        "diag n": 1.1,
+        "full n": 3.1,
+        "diag m": 2.1,
+        "full m": 2.1,
+        "diag d": 2.1,
+        "full d": 2.1,
+    }
     for name, bound in bounds.items():
         yield f"growth of ‖M‖² + gradient, {name}", "exponent", growth(name, quick), bound

@@ -21,8 +21,8 @@ def machine() -> str:
             )
     blas = next((i for i in threadpool_info() if i["user_api"] == "blas"), {})
     return (
-        f"{cpu}, {os.cpu_count()} cores; Python {platform.python_version()}, NumPy {np.__version__}, "
-        f"{blas.get('internal_api', 'BLAS')} {blas.get('version', '')} "
+        f"{cpu}, {os.cpu_count()} cores; Python {platform.python_version()}, "
+        f"NumPy {np.__version__}, {blas.get('internal_api', 'BLAS')} {blas.get('version', '')} "
         f"on {blas.get('num_threads', '?')} threads"
     )
 

@@ -205,7 +205,7 @@ def test_samples_do_not_copy_but_refuse_writes():
 def test_rounding_is_forgiven():
     weights = np.full(3, 1 / 3, dtype=np.float32)
     assert mm.Mixture(weights, np.zeros((3, 1), np.float32), weights, "spherical").n_components == 3
-    nearly = EYE + [[0.0, 1e-17], [0.0, 0.0]]
+    nearly = EYE + np.array([[0.0, 1e-17], [0.0, 0.0]])
     C = mixture(covariances=[nearly, EYE]).covariances[0]
     assert np.array_equal(C, C.T)
     v = np.array([1.0, 1 / 3])

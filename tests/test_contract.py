@@ -188,9 +188,10 @@ def test_high_orders(p, d):
         # The gradient at high order, along one random direction.
         gradient = mm.inner_grad(P, Q, d)[1]
         step = np.random.default_rng(d).normal(size=P.atoms.means.shape)
+        target = moments(q, d)
         slope = oracles.complex_step(
-            lambda x: oracles.inner(
-                oracles.moment_entries(cases()[p].atoms(means=x), d), moments(q, d), N_FEATURES, d
+            lambda x, target=target: oracles.inner(
+                oracles.moment_entries(cases()[p].atoms(means=x), d), target, N_FEATURES, d
             ),
             cases()[p].parameters[1],
             step,

@@ -32,7 +32,7 @@ def test_sym_is_the_mean_over_permutations(d, backend, rng):
 @pytest.mark.parametrize("order", [1, 2, 3, 4])
 def test_samples_agree_with_tensorly(order, rng):
     X = rng.normal(size=(50, 4))
-    # tensorly 0.10's own higher_order_moment calls batched_outer wrongly, so its mean is taken here.
+    # The mean by hand: tensorly 0.10's higher_order_moment calls its batched_outer wrongly.
     want = tenalg.batched_outer([X] * order).mean(axis=0) if order > 1 else X.mean(axis=0)
     np.testing.assert_allclose(mm.dense_moment(mm.Samples(X), order), want, rtol=1e-12, atol=1e-13)
 

@@ -1,4 +1,4 @@
-"""One distribution of every kind: its parameters, how to build it, and its atoms for the oracles."""
+"""One distribution of every kind: its parameters, how to build it, its atoms for the oracles."""
 
 import functools
 

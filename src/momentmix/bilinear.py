@@ -1,15 +1,16 @@
-"""The one bilinear form: Σ_k w_k ⟨M_P^(k), M_Q^(k)⟩ atom by atom of P, in blocks that stay in cache.
+"""The one bilinear form: Σ_k w_k ⟨M_P^(k), M_Q^(k)⟩ atom by atom of P, in tiles that fit a cache.
 
 Every quantity of Pereira–Kileel–Kolda is this form or a derivative of it. For an atom of P,
     u_i = Σ_j λ̃_j Σ_k w_k B_k(κ^(ij)_1, …, κ^(ij)_k),
-and the whole form is Σ_i λ_i u_i. The pairs (i, j) are worked through in tiles; a tile's temporaries
-are small, so memory does not grow with the number of atoms on either side.
+and the whole form is Σ_i λ_i u_i. The pairs (i, j) are worked through in tiles; a tile's
+temporaries are small, so memory does not grow with the number of atoms on either side.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
+from itertools import pairwise
 from typing import NamedTuple
 
 from momentmix._array import Array, array_device, namespace, on_accelerator
@@ -88,10 +89,9 @@ def _tile_shape(P: Atoms, Q: Atoms, d: int, workers: int) -> tuple[int, int]:
     budget = TILE_BYTES_ACCELERATOR if on_accelerator(P.means) else TILE_BYTES
     pair = size * (d + 5)
     per_p = per_q = size * 2 * n
-    diagonal = (
-        P.covariance.zero or Q.covariance.zero or (P.covariance.diagonal and Q.covariance.diagonal)
-    )
-    if P.covariance.zero or Q.covariance.zero:
+    points = P.covariance.zero or Q.covariance.zero
+    diagonal = points or (P.covariance.diagonal and Q.covariance.diagonal)
+    if points:
         per_q += size * P.covariance.width
         per_p += size * Q.covariance.width * (n if not Q.covariance.diagonal else 1)
     elif diagonal:
@@ -124,13 +124,13 @@ def _splits(length: int, step: int, workers: int) -> list[slice]:
         count = min(length, -(-count // workers) * workers)
     grain = 64 if length // count > 256 else 1
     edges = [round(length * i / count / grain) * grain for i in range(count)] + [length]
-    return [slice(a, b) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+    return [slice(a, b) for a, b in pairwise(edges)]
 
 
 def _grouped(slices: list[slice], groups: int) -> list[list[slice]]:
     groups = min(groups, len(slices))
     edges = [len(slices) * i // groups for i in range(groups + 1)]
-    return [slices[a:b] for a, b in zip(edges[:-1], edges[1:], strict=True)]
+    return [slices[a:b] for a, b in pairwise(edges)]
 
 
 def _add(a: Form, b: Form) -> Form:

@@ -261,7 +261,7 @@ class Full(_Nonzero):
         return type(self)(square, features.shape[0])
 
     def condition(self, kept: Array, given: Array, deltas: Array) -> tuple[Array, Any]:
-        """Shift of the means (m, n_kept) and covariance, given deltas (m, n_given) from the mean."""
+        """Shift of the means (m, n_kept) and covariance, given deltas (m, n_given) from means."""
         xp = namespace(self.array)
         S = self.matrices()
         S_g = xp.take(S, given, axis=1)
@@ -302,7 +302,9 @@ class Tied(Full):
         return matrices[0, :, :]
 
 
-Covariance = Zero | Spherical | Diagonal | Full
+#: One of the classes above. Which methods apply follows from ``zero`` and ``diagonal``, which
+#: the callers ask.
+Covariance = Any
 
 _CLASSES: dict[str, type[Spherical | Diagonal | Full]] = {
     c.kind: c for c in (Spherical, Diagonal, Tied, Full)

@@ -1,6 +1,7 @@
 """Explicit symmetric tensors: for small problems, for checking, and for learning the notation.
 
-Nothing else in the package needs them; an order-d tensor has n^d entries, C(n+d-1, d) distinct ones.
+Nothing else in the package needs them; a tensor of order d has n^d entries, of which C(n+d-1, d)
+are distinct.
 """
 
 from __future__ import annotations

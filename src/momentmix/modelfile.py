@@ -39,7 +39,7 @@ def write_model(path: str | PathLike[str], mixture: Any) -> None:
 
 
 def read_model(path: str | PathLike[str]) -> dict[str, Any]:
-    """The arguments of Mixture in a file of :func:`write_model`; anything else raises ValueError."""
+    """The arguments of Mixture in a file of :func:`write_model`; else a ValueError."""
 
     def refuse(why: str) -> ValueError:
         return ValueError(f"{path} is not a momentmix model: {why}")

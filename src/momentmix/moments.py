@@ -122,7 +122,7 @@ def contract_grad(P: Distribution, A: Any, order: Order) -> tuple[Array, Array, 
     gradient_P = P.as_gradient(at_atoms.values, at_atoms.means, at_atoms.covariances)
     if single:
         return at_points.values[0], at_points.means[0, :], gradient_P  # type: ignore[index]
-    return at_points.values, at_points.means, gradient_P  # type: ignore[return-value]
+    return at_points.values, at_points.means, gradient_P
 
 
 def _weighted_total(atoms: Atoms, values: Array) -> Array:

@@ -25,9 +25,9 @@ from momentmix.dense import dense_moment
 class Samples:
     """The empirical distribution of the rows of X.
 
-    Its moments are (1/p) Σ_i x_i^{⊗d}. With ``noise_covariance=N`` they are the debiased moments of
-    Thm. 5.1 of Pereira–Kileel–Kolda: where X = Y + N(0, N) with independent noise, their expectation
-    is the moment of Y. The atoms are then (1/p, x_i, -N).
+    Its moments are (1/p) Σ_i x_i^{⊗d}. With ``noise_covariance=N`` they are the debiased moments
+    of Thm. 5.1 of Pereira–Kileel–Kolda: where X = Y + N(0, N) with independent noise, their
+    expectation is the moment of Y. The atoms are then (1/p, x_i, -N).
 
     Parameters
     ----------
