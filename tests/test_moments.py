@@ -76,6 +76,20 @@ def test_slabs_are_used_and_agree(rng):
     np.testing.assert_allclose(cumulants._sum_over_rows(G, X, np), G @ X, rtol=1e-11, atol=1e-12)
 
 
+def test_blocks_of_features_add_up(rng, monkeypatch):
+    n = 23
+    P, Q = (
+        mm.Mixture([0.4, 0.6], rng.normal(size=(2, n)), rng.random((2, n)), "diag")
+        for _ in range(2)
+    )
+    whole = mm.inner_grad(P, Q, WEIGHTS)
+    monkeypatch.setattr(cumulants, "FEATURE_BLOCK", 5)
+    split = mm.inner_grad(P, Q, WEIGHTS)
+    np.testing.assert_allclose(split[0], whole[0], rtol=1e-12)
+    for a, b in zip(whole[1], split[1], strict=True):
+        np.testing.assert_allclose(b, a, rtol=1e-11, atol=1e-13)
+
+
 def test_samples_against_samples(rng):
     X, Y = rng.normal(size=(700, 3)), rng.normal(size=(900, 3))
     want = np.mean((X @ Y.T) ** 4)

@@ -17,7 +17,7 @@ from momentmix._array import Array, array_device, namespace, on_accelerator
 from momentmix._parallel import parallel_map, worker_count
 from momentmix.atoms import Atoms
 from momentmix.bell import bell_derivatives, bell_polynomials
-from momentmix.cumulants import cumulants
+from momentmix.cumulants import FEATURE_BLOCK, cumulants
 
 #: Temporaries of one tile in bytes: about what a core's cache holds, and what a GPU wants.
 TILE_BYTES, TILE_BYTES_ACCELERATOR = 8 << 20, 256 << 20
@@ -95,8 +95,7 @@ def _tile_shape(P: Atoms, Q: Atoms, d: int, workers: int) -> tuple[int, int]:
         per_q += size * P.covariance.width
         per_p += size * Q.covariance.width * (n if not Q.covariance.diagonal else 1)
     elif diagonal:
-        # Powers of the variances: made once an atom, so worth room for many atoms.
-        per_p = per_q = size * 3 * d * n
+        per_p = per_q = size * 3 * d * min(n, FEATURE_BLOCK)
         budget *= 8
     else:
         budget *= 2

@@ -22,6 +22,9 @@ from momentmix._array import Array, array_device, contiguous, is_numpy_namespace
 from momentmix.atoms import Atoms
 from momentmix.bell import Cumulants
 
+#: Features in a block of the diagonal kernel: its powers of a few dozen atoms then fit a cache.
+FEATURE_BLOCK = 1024
+
 #: From G_1..G_d (arrays over pairs, or numbers) to the gradients in means and covariances, each
 #: multiplied by the weights of P; the second is None where P has no covariance.
 Pullback = Callable[[list], tuple[Array, Array | None]]
@@ -92,44 +95,71 @@ def _diagonal_pairs(P: Atoms, Q: Atoms, d: int) -> tuple[Cumulants, Pullback]:
     With r = k // 2, A the means and powers taken entrywise,
         odd k:   κ_k = k! (s^r A)(s̃^r Ã)ᵀ
         even k:  κ_k = (k-1)! [(s^r + r s^(r-1) A²)(s̃^r)ᵀ + s^r (r s̃^(r-1) Ã²)ᵀ].
-    O(m m̃ n d); a covariance that all atoms share keeps one row.
+    O(m m̃ n d), in blocks of features, over which κ is a sum. A shared covariance keeps one row.
     """
-    xp = P.xp
-    A, B = P.means, Q.means
-    s, t = (_powers(D.covariance.variances(), d // 2, xp) for D in (P, Q))
-    linear = [B] + [power * B for power in t[1:]]
-    square = [B * B] + [power * (B * B) for power in t[1:]]
+    xp, n = P.xp, P.means.shape[1]
+    variances, other_variances = P.covariance.variances(), Q.covariance.variances()
+    blocks = [slice(a, min(a + FEATURE_BLOCK, n)) for a in range(0, n, FEATURE_BLOCK)]
 
-    def kappa(k: int) -> Array:
-        r, factor = k // 2, float(math.factorial(k))
-        if k % 2:
-            left = factor * A if r == 0 else factor * (s[r] * A)
-            return left @ linear[r].mT
-        left = s[r] + r * (s[r - 1] * (A * A))
-        right = s[r] @ square[r - 1].mT
-        return (factor / k) * (left @ t[r].mT + r * right)
+    def block(f: slice) -> _DiagonalBlock:
+        left, right = (P.means[:, f], variances[:, f]), (Q.means[:, f], other_variances[:, f])
+        return _DiagonalBlock(left, right, d, xp)
+
+    first = block(blocks[0])
+    kappa = [first.kappa(k) for k in range(1, d + 1)]
+    for f in blocks[1:]:
+        more = block(f)
+        kappa = [total + more.kappa(k) for k, total in enumerate(kappa, 1)]
 
     def pullback(G: list) -> tuple[Array, Array | None]:
+        g = [_over_pairs(G_k, P, Q) for G_k in G]
+        # Powers are made again rather than kept: they are many times the size of the parameters.
+        parts = [first.pullback(g), *(block(f).pullback(g) for f in blocks[1:])]
+        in_means, in_variances = (xp.concat(part, axis=1) for part in zip(*parts, strict=True))
+        collected = P.covariance.collect_variances(P.column[:, 0], in_variances)
+        return P.column * in_means, collected
+
+    return kappa, pullback
+
+
+class _DiagonalBlock:
+    """Some of the features of all pairs of diagonal atoms: entrywise powers, products of them."""
+
+    def __init__(self, left: tuple, right: tuple, d: int, xp: Any) -> None:
+        (self.A, s), (B, t) = left, right
+        self.s, self.t = _powers(s, d // 2, xp), _powers(t, d // 2, xp)
+        self.linear = [B] + [power * B for power in self.t[1:]]
+        self.square = [B * B] + [power * (B * B) for power in self.t[1:]]
+        self.xp = xp
+
+    def kappa(self, k: int) -> Array:
+        A, s, r, factor = self.A, self.s, k // 2, float(math.factorial(k))
+        if k % 2:
+            return (factor * A if r == 0 else factor * (s[r] * A)) @ self.linear[r].mT
+        left = s[r] + r * (s[r - 1] * (A * A))
+        right = s[r] @ self.square[r - 1].mT
+        return (factor / k) * (left @ self.t[r].mT + r * right)
+
+    def pullback(self, G: list[Array]) -> tuple[Array, Array]:
+        A, s, t, xp = self.A, self.s, self.t, self.xp
         means, variances = xp.zeros_like(A), xp.zeros_like(A)
-        for k in range(1, d + 1):
-            r, factor, G_k = k // 2, float(math.factorial(k)), _over_pairs(G[k - 1], P, Q)
+        for k, G_k in enumerate(G, 1):
+            r, factor = k // 2, float(math.factorial(k))
             if k % 2:
-                W = factor * (G_k @ linear[r])
-                means = means + s[r] * W
-                variances = variances + r * (s[r - 1] * (A * W)) if r else variances
+                W = factor * (G_k @ self.linear[r])
+                means += s[r] * W
+                if r:
+                    variances += r * (s[r - 1] * (A * W))
                 continue
             shared = xp.sum(G_k, axis=1, keepdims=True) if t[r].shape[0] == 1 else G_k
             W = factor * (shared @ t[r])
             AW = A * W
-            means = means + s[r - 1] * AW
-            inner = W / k + (factor / 2) * (G_k @ square[r - 1])
-            variances = variances + r * (s[r - 1] * inner)
+            means += s[r - 1] * AW
+            inner = W / k + (factor / 2) * (G_k @ self.square[r - 1])
+            variances += r * (s[r - 1] * inner)
             if r > 1:
-                variances = variances + ((r - 1) / 2) * (s[r - 2] * (A * AW))
-        collected = P.covariance.collect_variances(P.column[:, 0], variances)
-        return P.column * means, collected
-
-    return [kappa(k) for k in range(1, d + 1)], pullback
+                variances += ((r - 1) / 2) * (s[r - 2] * (A * AW))
+        return means, variances
 
 
 def _matrix_pairs(P: Atoms, Q: Atoms, d: int) -> tuple[Cumulants, Pullback]:
