@@ -1,0 +1,228 @@
+"""The moment-matching cost Σ_k w_k ‖M_k(θ) - M̂_k‖², its gradient and its Gauss–Newton equations.
+
+Two forms of one cost. ``PackedObjective`` holds the distinct moments and is an ordinary
+least-squares problem; it serves few features. ``ImplicitObjective`` forms no tensor and reads the
+data at every evaluation; it serves many. In both, the data side is any distribution.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+from momentmix.atoms import Atoms
+from momentmix.bell import bell_derivatives, bell_polynomials
+from momentmix.bilinear import Form, bilinear
+from momentmix.covariance import make_covariance, restricted
+from momentmix.cumulants import cumulants
+from momentmix.packed import distribution_moments, gaussian_moments, moment_jacobian, tables
+from momentmix.parametrisation import Parametrisation
+
+
+class PackedObjective:
+    """The cost as a sum of squares over the distinct moments of orders 0..d."""
+
+    def __init__(
+        self, parametrisation: Parametrisation, moments: np.ndarray, weights: Sequence[float]
+    ) -> None:
+        self.parametrisation = parametrisation
+        self.moments = moments
+        self.d = len(weights) - 1
+        t = tables(parametrisation.n, self.d)
+        self.roots = np.sqrt(np.asarray(weights)[t.orders] * t.multiplicities)
+        self.n_passes = 0
+        self._at: tuple[bytes, np.ndarray, np.ndarray] | None = None
+
+    def residual_and_jacobian(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        key = x.tobytes()
+        if self._at is None or self._at[0] != key:
+            self._at = key, *self._compute(x)
+        return self._at[1], self._at[2]
+
+    def _compute(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        p = self.parametrisation
+        atoms = p.atoms(x)
+        matrices = np.broadcast_to(atoms.covariance.matrices(), (p.m, p.n, p.n))
+        M = gaussian_moments(atoms.means, matrices, self.d)
+        in_means, in_matrices = moment_jacobian(M, p.n, self.d)
+        weighted = np.moveaxis(atoms.weights[:, None, None] * in_means, 0, 1)
+        in_cov = restricted(p.kind, atoms.weights, in_matrices)
+        jacobian = p.pullback(x, M.T, weighted, in_cov)
+        residual = atoms.weights @ M - self.moments
+        return self.roots * residual, self.roots[:, None] * jacobian
+
+    def value_and_gradient(self, x: np.ndarray) -> tuple[float, np.ndarray]:
+        r, J = self.residual_and_jacobian(x)
+        return float(r @ r), 2 * (r @ J)
+
+    def normal_equations(self, x: np.ndarray) -> DirectEquations:
+        J = self.residual_and_jacobian(x)[1]
+        return DirectEquations(2 * (J.T @ J))
+
+
+class DirectEquations:
+    """2JᵀJ as a matrix; for few parameters."""
+
+    def __init__(self, H: np.ndarray) -> None:
+        self.H = H
+        self.D = np.maximum(np.diag(H), 1e-12 * np.max(np.diag(H)) + 1e-300)
+
+    def step(self, gradient: np.ndarray, damping: float) -> tuple[np.ndarray, float]:
+        damping = max(damping, 1e-13)
+        try:
+            step = -cho_solve(cho_factor(self.H + np.diag(damping * self.D)), gradient)
+        except LinAlgError:
+            return self.step(gradient, 10 * damping)
+        return step, -float(gradient @ step + 0.5 * step @ (self.H @ step))
+
+
+class ImplicitObjective:
+    """The cost through inner products of moments alone, without the constant ‖M̂‖².
+
+    ‖M_θ‖² - 2⟨M_θ, M̂⟩; each evaluation reads the data once.
+    """
+
+    def __init__(
+        self, parametrisation: Parametrisation, data: Atoms, weights: Sequence[float]
+    ) -> None:
+        self.parametrisation, self.data = parametrisation, data
+        self.weights = [float(w) for w in weights]
+        self.n_passes = 0
+
+    def pull(self, x: np.ndarray, form: Form) -> np.ndarray:
+        return self.parametrisation.pullback(x, form.values, form.means, form.covariances)
+
+    def value_and_gradient(self, x: np.ndarray) -> tuple[float, np.ndarray]:
+        self.n_passes += 1
+        P = self.parametrisation.atoms(x)
+        norm = bilinear(P, P, self.weights, gradient=True)
+        data = bilinear(P, self.data, self.weights, gradient=True)
+        value = float(P.weights @ (norm.values - 2 * data.values))
+        return value, 2 * (self.pull(x, norm) - self.pull(x, data))
+
+    def normal_equations(self, x: np.ndarray) -> ImplicitEquations:
+        return ImplicitEquations(self, x)
+
+
+class ImplicitEquations:
+    """2JᵀJ as products with vectors, which never touch the data, and conjugate gradients.
+
+    ⟨Ju, Jv⟩ is the derivative of ⟨M_θ, M_θ'⟩ in θ along v and in θ' along u. The moment of the
+    derivative along u is that of 2m atoms of opposite signs, at θ ± εu, so JᵀJu is one gradient of
+    the bilinear form.
+    """
+
+    def __init__(self, objective: ImplicitObjective, x: np.ndarray) -> None:
+        self.objective, self.x = objective, x
+        self.P = objective.parametrisation.atoms(x)
+        self.preconditioner = Preconditioner(objective, x, self.P)
+
+    def product(self, u: np.ndarray) -> np.ndarray:
+        """2JᵀJu."""
+        parametrisation, x = self.objective.parametrisation, self.x
+        eps = 1e-5 * np.linalg.norm(x) / max(np.linalg.norm(u), 1e-300)
+        ahead, behind = parametrisation.atoms(x + eps * u), parametrisation.atoms(x - eps * u)
+        weights = np.concatenate([ahead.weights, -behind.weights]) / (2 * eps)
+        means = np.concatenate([ahead.means, behind.means])
+        covariance = _both(ahead, behind, parametrisation)
+        tangent = Atoms(weights, means, covariance, np)
+        form = bilinear(self.P, tangent, self.objective.weights, gradient=True)
+        return 2 * self.objective.pull(x, form)
+
+    def step(self, gradient: np.ndarray, damping: float) -> tuple[np.ndarray, float]:
+        D = damping * self.preconditioner.diagonal
+        solve = self.preconditioner.solver(damping)
+        s, Hs = np.zeros_like(self.x), np.zeros_like(self.x)
+        r = -gradient
+        z = solve(r)
+        direction, rz = z, r @ z
+        enough = 0.01 * rz
+        for _ in range(60):
+            Hd = self.product(direction)
+            curvature = direction @ (Hd + D * direction)
+            if not curvature > 0:
+                break
+            alpha = rz / curvature
+            s, Hs = s + alpha * direction, Hs + alpha * Hd
+            r = r - alpha * (Hd + D * direction)
+            z = solve(r)
+            rz, last = r @ z, rz
+            if rz < enough:
+                break
+            direction = z + (rz / last) * direction
+        return s, -float(gradient @ s + 0.5 * s @ Hs)
+
+
+def _both(ahead: Atoms, behind: Atoms, parametrisation: Parametrisation) -> Any:
+    """The covariances of two mixtures one after the other; a tied one is repeated."""
+    arrays = [a.covariance.array for a in (ahead, behind)]
+    if parametrisation.kind == "tied":
+        m, n = parametrisation.m, parametrisation.n
+        arrays = [np.broadcast_to(a, (m, n, n)) for a in arrays]
+        return make_covariance("full", np.concatenate(arrays), n)
+    return make_covariance(parametrisation.kind, np.concatenate(arrays), parametrisation.n)
+
+
+class Preconditioner:
+    """The part of 2JᵀJ that couples components but treats all features alike.
+
+    For a pair of atoms ∂²Ψ/∂μ∂μ̃ᵀ = (∂F/∂κ_1) I + terms of low rank or small, and likewise for the
+    covariances with ∂F/∂κ_2, so the matrices Γ = λ_i λ_j ∂F/∂κ (m × m) times identities come close
+    to 2JᵀJ; they are what makes overlapping components hard to tell apart.
+    """
+
+    def __init__(self, objective: ImplicitObjective, x: np.ndarray, P: Atoms) -> None:
+        p = objective.parametrisation
+        weights = objective.weights
+        kappa, _ = cumulants(P, P, len(weights) - 1)
+        bell = bell_polynomials(kappa)
+        in_kappa = bell_derivatives(kappa, bell, weights)
+        psi = weights[0] + sum(w * b for w, b in zip(weights[1:], bell, strict=True))
+        first, _, rest = p.split(x)
+        pairs = np.outer(P.weights, P.weights)
+        means, covariances = 2 * pairs * in_kappa[0], 2 * pairs * in_kappa[1]
+        if p.homogeneous:
+            scale = np.outer(first, first)
+            means, covariances = means / scale, covariances / scale**2
+            in_weights = 2 * pairs * psi * p.order**2 / scale
+        else:
+            softmax = np.diag(P.weights) - np.outer(P.weights, P.weights)
+            in_weights = 2 * softmax @ psi @ softmax
+        if p.kind == "tied":
+            covariances = np.array([[covariances.sum()]])
+        elif p.kind == "spherical":
+            covariances = covariances * p.n
+        self.p, self.scale = p, p.covariances.scale(rest)
+        self.blocks = [b + 1e-9 * np.trace(b) * np.eye(len(b)) for b in (in_weights, means, covariances)]
+        parts = [np.diag(self.blocks[0]), np.repeat(np.diag(self.blocks[1]), p.n)]
+        width = self.scale.size // len(self.blocks[2])
+        parts.append(np.repeat(np.diag(self.blocks[2]), width) * self.scale.reshape(-1) ** 2)
+        self.diagonal = np.concatenate(parts)
+
+    def solver(self, damping: float) -> Any:
+        """r ↦ (Γ + damping diag Γ)⁻¹ r."""
+        factors = [cho_factor(b + damping * np.diag(np.diag(b))) for b in self.blocks]
+        p, scale = self.p, self.scale.reshape(len(self.blocks[2]), -1)
+
+        def solve(r: np.ndarray) -> np.ndarray:
+            first, means, rest = p.split(r)
+            rest = cho_solve(factors[2], rest.reshape(scale.shape) / scale) / scale
+            parts = cho_solve(factors[0], first), cho_solve(factors[1], means), rest
+            return np.concatenate([part.reshape(-1) for part in parts])
+
+        return solve
+
+
+def moment_objective(
+    parametrisation: Parametrisation, data: Any, weights: Sequence[float], packed: bool
+) -> PackedObjective | ImplicitObjective:
+    """The cost of matching ``data``, in the form that ``packed`` says."""
+    if packed:
+        moments = distribution_moments(data, len(weights) - 1)
+        objective = PackedObjective(parametrisation, moments, weights)
+        objective.n_passes = 1
+        return objective
+    return ImplicitObjective(parametrisation, data.atoms, weights)

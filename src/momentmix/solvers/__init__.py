@@ -1,0 +1,7 @@
+"""Least-squares solvers: they take callables and know no mixture."""
+
+from momentmix.solvers.gauss_newton import gauss_newton
+from momentmix.solvers.lbfgs import lbfgs
+from momentmix.solvers.solution import Problem, Solution
+
+__all__ = ["Problem", "Solution", "gauss_newton", "lbfgs"]

@@ -1,0 +1,75 @@
+"""Levenberg–Marquardt: damped Gauss–Newton steps, the damping led by how well the model predicts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from momentmix.solvers.solution import Problem, Solution
+
+
+def gauss_newton(
+    problem: Problem,
+    x: np.ndarray,
+    *,
+    max_iter: int = 100,
+    tol: float = 1e-8,
+    damping: float = 1e-3,
+    callback: Callable[[int, float], None] | None = None,
+) -> Solution:
+    """Minimise ``problem`` from ``x``.
+
+    Stops when an iteration gains less than ``tol`` of the drop so far (twice running, so that one
+    short step does not end it), when no damping helps, or after ``max_iter`` iterations. Ctrl-C
+    returns the best point so far.
+    """
+    value, gradient = problem.value_and_gradient(x)
+    history, passes, small = [value], 1, 0
+    reason, converged, interrupted = f"max_iter={max_iter} reached", False, False
+    try:
+        for _ in range(max_iter):
+            equations = problem.normal_equations(x)
+            while True:
+                step, predicted = equations.step(gradient, damping)
+                new_value, new_gradient = problem.value_and_gradient(x + step)
+                passes += 1
+                if np.isfinite(new_value) and new_value < value:
+                    break
+                if damping > 1e8 or not np.any(step):
+                    return _solution(
+                        x, value, gradient, history, passes, "no step lowers the cost", True
+                    )
+                damping *= 8
+            ratio = (value - new_value) / max(predicted, 1e-300)
+            x = x + step
+            gain, value, gradient = value - new_value, new_value, new_gradient
+            history.append(value)
+            if callback is not None:
+                callback(len(history) - 1, value)
+            if ratio > 0.7:
+                damping = max(damping / 4, 1e-14)
+            elif ratio < 0.25:
+                damping *= 3
+            small = small + 1 if gain <= tol * (history[0] - value) else 0
+            if small == 2:
+                reason, converged = f"gain below tol={tol:g} of the drop", True
+                break
+    except KeyboardInterrupt:
+        reason, interrupted = "interrupted", True
+    return _solution(x, value, gradient, history, passes, reason, converged, interrupted)
+
+
+def _solution(
+    x: np.ndarray,
+    value: float,
+    gradient: np.ndarray,
+    history: list[float],
+    passes: int,
+    reason: str,
+    converged: bool,
+    interrupted: bool = False,
+) -> Solution:
+    norm = float(np.linalg.norm(gradient))
+    n_iter = len(history) - 1
+    return Solution(x, value, norm, n_iter, passes, reason, converged, interrupted, history)

@@ -1,0 +1,55 @@
+"""L-BFGS, SciPy's: the first-order method of the paper's experiments, kept as a baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from scipy.optimize import minimize
+
+from momentmix.solvers.solution import Problem, Solution
+
+
+def lbfgs(
+    problem: Problem,
+    x: np.ndarray,
+    *,
+    max_iter: int = 1000,
+    tol: float = 1e-8,
+    callback: Callable[[int, float], None] | None = None,
+) -> Solution:
+    """Minimise ``problem`` from ``x``; ``tol`` is SciPy's ftol, relative to the value."""
+    history: list[float] = []
+    best: list = [np.inf, x, np.full_like(x, np.nan)]
+
+    def fun(y: np.ndarray) -> tuple[float, np.ndarray]:
+        value, gradient = problem.value_and_gradient(y)
+        if value < best[0]:
+            best[:] = value, y.copy(), gradient
+        return value, gradient
+
+    def report(y: np.ndarray) -> None:
+        history.append(best[0])
+        if callback is not None:
+            callback(len(history), best[0])
+
+    evaluations = 0
+
+    def counted(y: np.ndarray) -> tuple[float, np.ndarray]:
+        nonlocal evaluations
+        evaluations += 1
+        return fun(y)
+
+    reason, converged, interrupted = "interrupted", False, True
+    options = {"maxiter": max_iter, "maxfun": 10 * max_iter, "ftol": tol, "gtol": 0, "maxcor": 20}
+    try:
+        result = minimize(
+            counted, x, jac=True, method="L-BFGS-B", callback=report, options=options
+        )
+        reason, converged, interrupted = str(result.message), bool(result.success), False
+    except KeyboardInterrupt:
+        pass
+    norm = float(np.linalg.norm(best[2]))
+    return Solution(
+        best[1], best[0], norm, len(history), evaluations, reason, converged, interrupted, history
+    )

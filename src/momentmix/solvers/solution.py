@@ -1,0 +1,38 @@
+"""What a solver is given and what it returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+
+class NormalEquations(Protocol):
+    """JᵀJ at one point, for steps of the damped Gauss–Newton method."""
+
+    def step(self, gradient: np.ndarray, damping: float) -> tuple[np.ndarray, float]:
+        """s with (2JᵀJ + damping D) s ≈ -gradient, and the decrease that the model predicts."""
+
+
+class Problem(Protocol):
+    """A cost to minimise: a sum of squares that is known through these calls alone."""
+
+    def value_and_gradient(self, x: np.ndarray) -> tuple[float, np.ndarray]: ...
+
+    def normal_equations(self, x: np.ndarray) -> Any: ...
+
+
+@dataclass
+class Solution:
+    """The best point found and how it was found."""
+
+    x: np.ndarray
+    value: float
+    gradient_norm: float
+    n_iter: int
+    n_passes: int
+    reason: str
+    converged: bool
+    interrupted: bool = False
+    history: list[float] = field(default_factory=list, repr=False)
