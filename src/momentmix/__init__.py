@@ -2,6 +2,7 @@
 
 from momentmix.atoms import Gradient
 from momentmix.dense import dense_moment
+from momentmix.estimator import MomentMixture
 from momentmix.mixture import Mixture
 from momentmix.moments import contract, contract_grad, inner, inner_grad, squared_distance
 from momentmix.orders import augmented_weights
@@ -10,6 +11,7 @@ from momentmix.samples import Samples
 __all__ = [
     "Gradient",
     "Mixture",
+    "MomentMixture",
     "Samples",
     "augmented_weights",
     "contract",

@@ -118,9 +118,12 @@ class Spherical(_Nonzero):
     def whitener(self) -> tuple[Array, Array]:
         xp = namespace(self.array)
         _refuse_degenerate(self.array > 0)
-        return 1 / xp.sqrt(self.array), -0.5 * self.n_features * xp.log(self.array)
+        return 1 / xp.sqrt(self.array), -self.half_log_determinants()
 
     whiten = colour
+
+    def half_log_determinants(self) -> Array:
+        return 0.5 * self.n_features * namespace(self.array).log(self.array)
 
     def marginal(self, features: Array) -> Spherical:
         return Spherical(self.array, features.shape[0])
@@ -173,9 +176,13 @@ class Diagonal(_Nonzero):
     def whitener(self) -> tuple[Array, Array]:
         xp = namespace(self.array)
         _refuse_degenerate(xp.all(self.array > 0, axis=1))
-        return 1 / xp.sqrt(self.array), -0.5 * xp.sum(xp.log(self.array), axis=1)
+        return 1 / xp.sqrt(self.array), -self.half_log_determinants()
 
     whiten = colour
+
+    def half_log_determinants(self) -> Array:
+        xp = namespace(self.array)
+        return 0.5 * xp.sum(xp.log(self.array), axis=1)
 
     def marginal(self, features: Array) -> Diagonal:
         xp = namespace(self.array)
@@ -248,9 +255,13 @@ class Full(_Nonzero):
         matrices = self.matrices()
         _refuse_degenerate(_definite(matrices))
         L = xp.linalg.cholesky(matrices)
-        return xp.linalg.inv(L), -xp.sum(xp.log(_diagonals(L)), axis=1)
+        return xp.linalg.inv(L), -self.half_log_determinants()
 
     whiten = colour
+
+    def half_log_determinants(self) -> Array:
+        xp = namespace(self.array)
+        return xp.sum(xp.log(_diagonals(xp.linalg.cholesky(self.matrices()))), axis=1)
 
     def _group(self, i: int) -> int:
         return i
@@ -391,6 +402,97 @@ def raised_to_floor(kind: str, array: np.ndarray, floor: float) -> np.ndarray:
     values, vectors = np.linalg.eigh(array)
     raised = (vectors * np.maximum(values, floor)[..., None, :]) @ vectors.swapaxes(-1, -2)
     return (raised + raised.swapaxes(-1, -2)) / 2
+
+
+def log_density_coefficients(
+    kind: str, means: np.ndarray, array: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """log N(x; μ_j, Σ_j) = constant_j + linear_j · x + quadratic_j · features(x).
+
+    The features are those of ``quadratic``; (m,), (m, n) and (m or 1, D). Cancellation costs a
+    relative 1e-16 of ‖x‖²/σ², nothing in centred and scaled coordinates.
+    """
+    n = means.shape[1]
+    if kind in ("spherical", "diag"):
+        precision = 1 / array
+        per_feature = precision[:, None] if kind == "spherical" else precision
+        linear = means * per_feature
+        logs = np.broadcast_to(np.log(per_feature), means.shape).sum(axis=1)
+    else:
+        precision = np.linalg.inv(array)
+        precision = (precision + precision.swapaxes(-1, -2)) / 2
+        linear = (means[:, None, :] @ precision)[:, 0, :]
+        logs = -2 * np.log(np.diagonal(np.linalg.cholesky(array), axis1=-2, axis2=-1)).sum(axis=-1)
+    constant = 0.5 * (logs - np.sum(means * linear, axis=1) - n * np.log(2 * np.pi))
+    return constant, linear, -0.5 * make_covariance(kind, precision, n).flat()
+
+
+def fitted_covariance(
+    kind: str, shares: np.ndarray, means: np.ndarray, seconds: np.ndarray, floor: float
+) -> np.ndarray:
+    """Covariances of components with given shares, means and mean features; floor I is added."""
+    n = means.shape[1]
+    if kind == "spherical":
+        return np.maximum(seconds[:, 0] - np.sum(means * means, axis=1), 0) / n + floor
+    if kind == "diag":
+        return np.maximum(seconds - means * means, 0) + floor
+    matrices = Full(np.empty((0, n, n)), n).collect_flat(seconds)
+    matrices = matrices - means[:, :, None] * means[:, None, :] + floor * np.eye(n)
+    return np.tensordot(shares, matrices, axes=1) if kind == "tied" else matrices
+
+
+def common_covariance(kind: str, m: int, matrix: np.ndarray) -> np.ndarray:
+    """One covariance matrix for all of m components, in the shape of the type."""
+    n = len(matrix)
+    if kind == "spherical":
+        return np.full(m, np.trace(matrix) / n)
+    if kind == "diag":
+        return np.tile(np.diag(matrix), (m, 1))
+    return matrix.copy() if kind == "tied" else np.tile(matrix, (m, 1, 1))
+
+
+def mapped_covariance(kind: str, array: np.ndarray, A: np.ndarray) -> np.ndarray:
+    """A Σ Aᵀ, where A is a number for spherical, a vector for diag and a matrix otherwise."""
+    if kind in ("spherical", "diag"):
+        return array * A**2
+    mapped = A @ array @ A.T
+    return (mapped + mapped.swapaxes(-1, -2)) / 2
+
+
+def merged_covariance(kind: str, difference: np.ndarray) -> np.ndarray:
+    """The outer square of a difference of means, as far as a covariance of the type can see it."""
+    if kind == "spherical":
+        return np.asarray(np.mean(difference**2))
+    return difference**2 if kind == "diag" else np.outer(difference, difference)
+
+
+def replaced(kind: str, array: np.ndarray, rows: list[int], new: np.ndarray) -> np.ndarray:
+    """The covariances with those of some components exchanged; a tied one stays."""
+    if kind == "tied":
+        return array
+    array = array.copy()
+    array[rows] = new
+    return array
+
+
+def free_parameters(kind: str, m: int, n: int) -> int:
+    """Degrees of freedom of the covariances."""
+    square = n * (n + 1) // 2
+    return {"spherical": m, "diag": m * n, "tied": square, "full": m * square}[kind]
+
+
+def precision_cholesky(kind: str, array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Precisions, and their factors U with Σ⁻¹ = U Uᵀ, in the shapes of the covariances."""
+    if kind in ("spherical", "diag"):
+        return 1 / array, 1 / np.sqrt(array)
+    factors = np.linalg.inv(np.linalg.cholesky(array)).swapaxes(-1, -2)
+    return factors @ factors.swapaxes(-1, -2), factors
+
+
+def smallest_variance(kind: str, array: np.ndarray) -> float:
+    """The least variance, or eigenvalue, of all components."""
+    values = array if kind in ("spherical", "diag") else np.linalg.eigvalsh(array)
+    return float(np.min(values))
 
 
 def make_covariance(kind: str, array: Array, n: int) -> Any:

@@ -26,13 +26,19 @@ class PackedObjective:
     """The cost as a sum of squares over the distinct moments of orders 0..d."""
 
     def __init__(
-        self, parametrisation: Parametrisation, moments: np.ndarray, weights: Sequence[float]
+        self,
+        parametrisation: Parametrisation,
+        moments: np.ndarray,
+        weights: Sequence[float],
+        factor: np.ndarray | None = None,
     ) -> None:
+        """``factor`` F (N, N) makes the cost ‖F r‖² of the residual r instead of Σ_k w_k ‖r_k‖²."""
         self.parametrisation = parametrisation
         self.moments = moments
         self.d = len(weights) - 1
         t = tables(parametrisation.n, self.d)
         self.roots = np.sqrt(np.asarray(weights)[t.orders] * t.multiplicities)
+        self.factor = factor
         self.n_passes = 0
         self._at: tuple[bytes, np.ndarray, np.ndarray] | None = None
 
@@ -52,6 +58,8 @@ class PackedObjective:
         in_cov = restricted(p.kind, atoms.weights, in_matrices)
         jacobian = p.pullback(x, M.T, weighted, in_cov)
         residual = atoms.weights @ M - self.moments
+        if self.factor is not None:
+            return self.factor @ residual, self.factor @ jacobian
         return self.roots * residual, self.roots[:, None] * jacobian
 
     def value_and_gradient(self, x: np.ndarray) -> tuple[float, np.ndarray]:

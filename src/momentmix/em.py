@@ -1,0 +1,194 @@
+"""Expectation–maximisation with sample weights, for all covariance types at once.
+
+A Gaussian's log density is linear in x and in the quadratic features of x that its covariance can
+see, so an E-step is two matrix products and a softmax, and an M-step two more; only the features
+depend on the covariance type. Rows are worked through in blocks, on a thread per core.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from momentmix._parallel import parallel_map, worker_count
+from momentmix.covariance import (
+    common_covariance,
+    fitted_covariance,
+    log_density_coefficients,
+    make_covariance,
+    replaced,
+)
+
+_BLOCK_BYTES, _CACHE_BYTES = 4 << 20, 256 << 20
+
+
+class Parameters(NamedTuple):
+    """Weights (m,), means (m, n) and covariances of a mixture while it is being fitted."""
+
+    weights: np.ndarray
+    means: np.ndarray
+    covariances: np.ndarray
+
+
+class EMResult(NamedTuple):
+    parameters: Parameters
+    log_likelihood: float  # mean over the samples
+    n_iter: int
+    converged: bool
+    interrupted: bool
+
+
+class Likelihood:
+    """The data of a maximum-likelihood fit, in centred and scaled coordinates.
+
+    X (p, n); ``weights`` (p,) with sum 1, or None for equal ones; ``floor`` is added to every
+    variance.
+    """
+
+    def __init__(
+        self, X: np.ndarray, weights: np.ndarray | None, kind: str, floor: float
+    ) -> None:
+        self.X, self.kind, self.floor = X, kind, floor
+        p, n = X.shape
+        self.weights = np.full(p, 1 / p) if weights is None else weights
+        self._shape = make_covariance(kind, np.empty((1, 1, 1)), n)
+        width = self._shape.width
+        self._step = max(256, _BLOCK_BYTES // (8 * (2 * n + width)))
+        # Squares are made again in each block; products of pairs of features are kept if they fit.
+        keep = not self._shape.diagonal and 8 * p * width <= _CACHE_BYTES
+        self._features = np.ascontiguousarray(self._shape.quadratic(X)) if keep else None
+
+    def _blocks(self) -> list[slice]:
+        return [slice(a, a + self._step) for a in range(0, len(self.X), self._step)]
+
+    def _quadratic(self, rows: slice) -> np.ndarray:
+        if self._features is not None:
+            return self._features[rows]
+        return self._shape.quadratic(self.X[rows])
+
+    def _over_blocks(self, function: Callable[[slice], Any]) -> list[Any]:
+        blocks = self._blocks()
+        return parallel_map(function, blocks, worker_count(np) if len(blocks) > 1 else 1)
+
+    def _log_joint(self, parameters: Parameters) -> Callable[[slice, np.ndarray], np.ndarray]:
+        constant, linear, quadratic = log_density_coefficients(
+            self.kind, parameters.means, parameters.covariances
+        )
+        with np.errstate(divide="ignore"):
+            constant = constant + np.log(parameters.weights)
+
+        def log_joint(rows: slice, squares: np.ndarray) -> np.ndarray:
+            return self.X[rows] @ linear.T + squares @ quadratic.T + constant
+
+        return log_joint
+
+    def log_joint(self, parameters: Parameters) -> np.ndarray:
+        """log λ_j N(x_i; μ_j, Σ_j); (p, m)."""
+        log_joint = self._log_joint(parameters)
+        return np.concatenate(
+            self._over_blocks(lambda rows: log_joint(rows, self._quadratic(rows)))
+        )
+
+    def responsibilities(self, parameters: Parameters) -> tuple[np.ndarray, np.ndarray]:
+        """Posterior probabilities (p, m) and log densities (p,)."""
+        return softmax(self.log_joint(parameters))
+
+    def step(self, parameters: Parameters) -> tuple[float, Parameters]:
+        """The log-likelihood of the parameters, and the parameters after one EM step."""
+        log_joint = self._log_joint(parameters)
+
+        def block(rows: slice) -> tuple:
+            squares, w = self._quadratic(rows), self.weights[rows]
+            R, log_density = softmax(log_joint(rows, squares))
+            R = (R * w[:, None]).T
+            return w @ log_density, R.sum(axis=1), R @ self.X[rows], R @ squares
+
+        value, shares, firsts, seconds = (sum(part) for part in zip(*self._over_blocks(block)))
+        return float(value), self.maximise(shares, firsts, seconds)
+
+    def maximise(
+        self, shares: np.ndarray, firsts: np.ndarray, seconds: np.ndarray
+    ) -> Parameters:
+        """The M-step from sums of responsibilities, points and features."""
+        safe = np.maximum(shares, 1e-300)[:, None]
+        means = firsts / safe
+        covariances = fitted_covariance(self.kind, shares, means, seconds / safe, self.floor)
+        return Parameters(shares / shares.sum(), means, covariances)
+
+    def from_responsibilities(self, R: np.ndarray) -> Parameters:
+        """The M-step from responsibilities (p, m), which may leave some weight out."""
+
+        def block(rows: slice) -> tuple:
+            weighted = (R[rows] * self.weights[rows, None]).T
+            return weighted.sum(axis=1), weighted @ self.X[rows], weighted @ self._quadratic(rows)
+
+        return self.maximise(*(sum(part) for part in zip(*self._over_blocks(block))))
+
+    def revived(self, parameters: Parameters) -> Parameters:
+        """Components left with less than about one sample start anew where the fit is worst."""
+        weights, means, covariances = parameters
+        least = 1.5 * float(np.max(self.weights)) if len(self.weights) > 1 else 0.0
+        dead = np.flatnonzero(weights < min(least, 0.5 / len(weights)))
+        if len(dead) == 0:
+            return parameters
+        living = np.setdiff1d(np.arange(len(weights)), dead)
+        if len(living) == 0:
+            return parameters
+        alive = Parameters(weights[living], means[living], covariances)
+        if self.kind != "tied":
+            alive = alive._replace(covariances=covariances[living])
+        _, log_density = self.responsibilities(alive)
+        worst = np.argsort(log_density)[: len(dead)]
+        means, weights = means.copy(), weights.copy()
+        means[dead] = self.X[worst]
+        weights[dead] = 1 / len(weights)
+        centre = self.weights @ self.X
+        spread = np.diag(self.weights @ (self.X - centre) ** 2 / 4 + self.floor)
+        covariances = replaced(
+            self.kind, covariances, list(dead), _fresh(self.kind, len(dead), spread)
+        )
+        return Parameters(weights / weights.sum(), means, covariances)
+
+    def fit(
+        self,
+        parameters: Parameters,
+        *,
+        tol: float,
+        max_iter: int,
+        callback: Callable[[int, float], None] | None = None,
+    ) -> EMResult:
+        """EM steps until the mean log-likelihood gains less than ``tol``, or ``max_iter``."""
+        last, revivals = -np.inf, 0
+        value, i = -np.inf, 0
+        try:
+            for i in range(1, max_iter + 1):
+                value, after = self.step(parameters)
+                if abs(value - last) < tol:
+                    return EMResult(parameters, value, i, True, False)
+                if revivals < len(after.weights):
+                    alive = self.revived(after)
+                    revivals += alive is not after
+                    after = alive
+                last, parameters = value, after
+                if callback is not None:
+                    callback(i, value)
+            value = float(self.weights @ self.responsibilities(parameters)[1])
+        except KeyboardInterrupt:
+            return EMResult(parameters, value, i, False, True)
+        return EMResult(parameters, value, max_iter, False, False)
+
+
+def _fresh(kind: str, count: int, spread: np.ndarray) -> np.ndarray:
+    return common_covariance(kind, count, spread)
+
+
+def softmax(L: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of exp(L) with sum 1, and the logarithms of what they summed to; L is overwritten."""
+    highest = L.max(axis=1, keepdims=True)
+    L -= highest
+    np.exp(L, out=L)
+    total = L.sum(axis=1, keepdims=True)
+    L /= total
+    return L, (highest + np.log(total))[:, 0]

@@ -1,0 +1,476 @@
+"""MomentMixture: the scikit-learn estimator. It validates, calls, and sets attributes."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, DensityMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from momentmix import fitting
+from momentmix._array import to_numpy
+from momentmix._progress import Progress
+from momentmix.atoms import Atoms
+from momentmix.choices import (
+    HIGHEST_ORDER,
+    check_order,
+    gaussian_weights,
+    needed_order,
+    parameter_count,
+    sampling_weights,
+)
+from momentmix.covariance import COVARIANCE_TYPES, Zero, common_covariance, precision_cholesky
+from momentmix.em import Likelihood, Parameters, softmax
+from momentmix.frame import Frame
+from momentmix.mixture import Mixture
+from momentmix.orders import augmented_weights
+from momentmix.starts import POINTS, around_points
+
+
+class MomentMixture(DensityMixin, BaseEstimator):
+    """Gaussian mixture fitted by its moments, then by its likelihood.
+
+    A drop-in for scikit-learn's ``GaussianMixture``: same methods and fitted attributes. Moments
+    lead to the basin of a good optimum from almost any start; a few EM steps finish, and exchanges
+    of a merge for a split repair what is still wrong.
+
+    Parameters
+    ----------
+    n_components : int, default=1
+    covariance_type : {"full", "tied", "diag", "spherical"}, default="full"
+    order : int or "auto", default="auto"
+        Moments of orders 1 to ``order`` are matched. "auto" is the least order ≥ 3 that can
+        determine the parameters.
+    order_weights : "auto" or sequence of order + 1 floats, default="auto"
+        Weights of orders 0..order in the cost, in centred and scaled coordinates. "auto" derives
+        them from the sampling noise of the moments.
+    omega : float, optional
+        The paper's ω in place of ``order_weights``: C(d, k) ω^(2(d-k)).
+    weighting : {"auto", "orders"}, default="auto"
+        "orders" uses one weight an order. "auto" uses, where the distinct moments are few, the
+        inverse covariance that they would have for normal data (Hermite moments).
+    augmentation : {"implicit", "post-processing"}, default="implicit"
+        The two forms of the paper's augmented system.
+    solver : {"auto", "gauss-newton", "lbfgs"}, default="auto"
+    init : {"auto", "random", "k-means++", "spectral"}, default="auto"
+        Where moment fits start. "auto" takes several kinds in turn.
+    n_init : int or "auto", default="auto"
+        Number of moment starts. "auto" runs a small portfolio, plain EM starts included.
+    polish : {"em", None}, default="em"
+        None gives the moment estimate itself.
+    reg_covar : float, default=1e-6
+        Added to every variance, relative to the variance of the data.
+    max_iter : int, default=200
+        Limit on iterations of each solver.
+    tol : float, default=1e-6
+        EM stops when the mean log-likelihood gains less.
+    weights_init, means_init, covariances_init : arrays, optional
+        A start of one's own; then no other start is tried.
+    random_state : int, RandomState or None
+    warm_start : bool, default=False
+        Start from the last solution.
+    verbose : int, default=0
+        1 shows a progress bar.
+    n_jobs : int, optional
+        Threads; by default as many as the BLAS may use.
+
+    Attributes
+    ----------
+    weights_, means_, covariances_, precisions_, precisions_cholesky_ : ndarray
+    mixture_ : Mixture
+    converged_ : bool
+    n_iter_ : int
+        Iterations of the last run of the solver that gave the result.
+    n_passes_ : int
+        Passes over the data in all.
+    objective_ : float
+        Moment cost of the start that led to the result.
+    lower_bound_ : float
+        Mean log-likelihood a sample (NaN from ``fit_moments``).
+    history_ : list of float
+        Moment cost after each iteration of that start.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from momentmix import MomentMixture
+    >>> X = np.array([[1, 2], [1, 4], [1, 0], [10, 2], [10, 4], [10, 0]])
+    >>> gm = MomentMixture(n_components=2, random_state=0).fit(X)
+    >>> np.sort(gm.means_[:, 0]).round(3)
+    array([ 1., 10.])
+    >>> gm.predict([[0, 0], [12, 3]]).tolist() in ([0, 1], [1, 0])
+    True
+    """
+
+    def __init__(
+        self,
+        n_components: int = 1,
+        *,
+        covariance_type: str = "full",
+        order: int | str = "auto",
+        order_weights: Any = "auto",
+        omega: float | None = None,
+        weighting: str = "auto",
+        augmentation: str = "implicit",
+        solver: str = "auto",
+        init: str = "auto",
+        n_init: int | str = "auto",
+        polish: str | None = "em",
+        reg_covar: float = 1e-6,
+        max_iter: int = 200,
+        tol: float = 1e-6,
+        weights_init: Any = None,
+        means_init: Any = None,
+        covariances_init: Any = None,
+        random_state: Any = None,
+        warm_start: bool = False,
+        verbose: int = 0,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.covariance_type = covariance_type
+        self.order = order
+        self.order_weights = order_weights
+        self.omega = omega
+        self.weighting = weighting
+        self.augmentation = augmentation
+        self.solver = solver
+        self.init = init
+        self.n_init = n_init
+        self.polish = polish
+        self.reg_covar = reg_covar
+        self.max_iter = max_iter
+        self.tol = tol
+        self.weights_init = weights_init
+        self.means_init = means_init
+        self.covariances_init = covariances_init
+        self.random_state = random_state
+        self.warm_start = warm_start
+        self.verbose = verbose
+        self.n_jobs = n_jobs
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> MomentMixture:
+        """Fit to the rows of X; ``sample_weight`` counts each row that many times."""
+        self._check_settings()
+        X = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
+        X = X.astype(np.float64, copy=False)
+        weights = None
+        if sample_weight is not None:
+            weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+            if not weights.sum() > 0:
+                raise ValueError("sample_weight must have a positive sum; all weights are zero")
+            X, weights = X[weights > 0], weights[weights > 0]
+            weights = weights / weights.sum()
+        if len(X) < self.n_components:
+            raise ValueError(
+                f"Expected n_samples >= n_components but got n_components = {self.n_components}, "
+                f"n_samples = {len(X)}"
+            )
+        frame = Frame.of_samples(self.covariance_type, X, weights)
+        Z = frame.apply(X)
+        atoms = Atoms(1 / len(Z) if weights is None else weights, Z, Zero(Z.shape[1]), np)
+        likelihood = Likelihood(Z, weights, self.covariance_type, float(self.reg_covar))
+        rng = self._generator()
+        model = self._model(Z.shape[1], lambda d: sampling_weights(Z, weights, d, rng))
+        result = self._solve(model, frame, atoms, likelihood, rng)
+        if self.polish is None:
+            log_density = likelihood.responsibilities(result.parameters)[1]
+            result.log_likelihood = float(likelihood.weights @ log_density)
+        result.log_likelihood -= frame.log_volume
+        result.log_likelihoods = [v - frame.log_volume for v in result.log_likelihoods]
+        self._set(result, frame)
+        return self
+
+    def fit_moments(self, P: Any, y: Any = None) -> MomentMixture:
+        """Fit to the moments of any distribution: a Mixture, or Samples, debiased ones included.
+
+        There is no likelihood to polish, so this is the moment estimate itself.
+        """
+        self._check_settings()
+        if not hasattr(P, "atoms"):
+            raise TypeError(
+                f"P must be a Mixture or Samples, got {type(P).__name__}; use fit(X) for rows"
+            )
+        atoms = _numpy_atoms(P.atoms)
+        self.n_features_in_ = int(P.n_features)
+        frame = Frame.of_atoms(self.covariance_type, atoms)
+        scaled = frame.apply_atoms(atoms)
+        rng = self._generator()
+        model = self._model(self.n_features_in_, gaussian_weights)
+        result = self._solve(model, frame, scaled, None, rng)
+        result.log_likelihood = np.nan
+        self._set(result, frame)
+        return self
+
+    def _solve(
+        self, model: Any, frame: Frame, atoms: Atoms, likelihood: Any, rng: np.random.Generator
+    ) -> fitting.Fit:
+        given = self._given_start(model, frame, atoms, rng)
+        polish = self.polish == "em" and likelihood is not None
+        if self.n_components == 1 and given is None:
+            return self._single(atoms)
+        auto = self.n_init == "auto"
+        points = likelihood.X if likelihood is not None else _draws(atoms, rng)
+        weights = None if isinstance(atoms.weights, float) or likelihood is None else atoms.weights
+        matching = fitting.MomentMatching(model, atoms)
+        if not polish:
+            count = (20 if model.packed else 4) if auto else int(self.n_init)
+            starts = [given] if given is not None else fitting.default_starts(
+                points, weights, model, rng, self.init, count
+            )
+            with Progress(self.verbose, len(starts)) as progress:
+                return fitting.fit_moments(matching, starts, progress.iteration)
+        matchings, jobs, others = [matching], [], []
+        if given is not None:
+            others = [given]
+        else:
+            if auto:
+                other = self._second_model(model)
+                matchings += [fitting.MomentMatching(other, atoms)] if other is not None else []
+                count = 4 if model.packed else 3
+                others = [fitting.cluster_start(likelihood, model.m, rng)]
+                if model.packed:
+                    others += [fitting.random_em_start(likelihood, model.m, rng) for _ in range(4)]
+            else:
+                count = int(self.n_init)
+            starts = fitting.default_starts(points, weights, model, rng, self.init, count)
+            jobs = [(i % len(matchings), start) for i, start in enumerate(starts)]
+        with Progress(self.verbose, len(jobs) + len(jobs + others) + 3) as progress:
+            return fitting.fit_likelihood(
+                matchings,
+                likelihood,
+                jobs,
+                others,
+                rng,
+                tol=float(self.tol),
+                max_iter=int(self.max_iter),
+                search=auto and given is None,
+                callback=progress.start,
+            )
+
+    def _single(self, atoms: Atoms) -> fitting.Fit:
+        """One component: the mean and the covariance, which every method agrees on."""
+        n = atoms.means.shape[1]
+        spread = _second_moment(atoms)
+        covariance = common_covariance(
+            self.covariance_type, 1, spread + float(self.reg_covar) * np.eye(n)
+        )
+        parameters = Parameters(np.ones(1), np.zeros((1, n)), covariance)
+        fit = fitting.Fit(parameters, 0.0, n_iter=1, n_passes=1, converged=True, history=[0.0])
+        if atoms.covariance.zero:
+            w = None if isinstance(atoms.weights, float) else atoms.weights
+            likelihood = Likelihood(atoms.means, w, self.covariance_type, float(self.reg_covar))
+            density = likelihood.responsibilities(parameters)[1]
+            fit.log_likelihood = float(likelihood.weights @ density)
+        return fit
+
+    def _model(self, n: int, auto_weights: Any) -> fitting.Model:
+        kind, m = self.covariance_type, int(self.n_components)
+        if self.order == "auto":
+            order = min(needed_order(kind, m, n), HIGHEST_ORDER)
+            if self.polish is None:
+                check_order(kind, m, n, order)
+        else:
+            order = int(self.order)
+            check_order(kind, m, n, order)
+        weighting = "orders"
+        if self.omega is not None:
+            weights = list(augmented_weights(order, float(self.omega)))
+        elif isinstance(self.order_weights, str):
+            weights = list(auto_weights(order))
+            weighting = "hermite" if self.weighting == "auto" else "orders"
+        else:
+            weights = [float(w) for w in self.order_weights]
+            if len(weights) != order + 1 or min(weights) < 0 or not np.all(np.isfinite(weights)):
+                raise ValueError(
+                    f"order_weights must be 'auto' or {order + 1} numbers that are not negative, "
+                    f"one for each order 0..{order}; got {self.order_weights!r}"
+                )
+        return fitting.Model(
+            kind=kind,
+            m=m,
+            n=n,
+            order=order,
+            weights=weights,
+            augmentation=self.augmentation,
+            weighting=weighting,
+            solver=self.solver,
+            floor=max(float(self.reg_covar), 1e-9),
+            max_iter=int(self.max_iter) if self.polish is None else min(int(self.max_iter), 30),
+            tol=1e-12 if self.polish is None else 1e-5,
+        )
+
+    def _second_model(self, model: fitting.Model) -> fitting.Model | None:
+        """The same at the next order, where that is cheap: neither order is better everywhere."""
+        order = model.order + 1
+        if self.order != "auto" or self.omega is not None or order > HIGHEST_ORDER:
+            return None
+        if not isinstance(self.order_weights, str):
+            return None
+        weights = [*model.weights, model.weights[-1] / order]
+        second = replace(model, order=order, weights=weights)
+        return second if second.packed == model.packed else None
+
+    def _given_start(
+        self, model: Any, frame: Frame, atoms: Atoms, rng: np.random.Generator
+    ) -> Parameters | None:
+        m, n = model.m, model.n
+        if self.warm_start and hasattr(self, "means_") and self.means_.shape == (m, n):
+            return frame.forward(Parameters(self.weights_, self.means_, self.covariances_))
+        names = ("weights_init", "means_init", "covariances_init")
+        if all(getattr(self, name) is None for name in names):
+            return None
+        weights = np.full(m, 1 / m) if self.weights_init is None else self.weights_init
+        if self.means_init is None:
+            raise ValueError("weights_init or covariances_init need means_init as well")
+        means = np.asarray(self.means_init, dtype=np.float64)
+        if means.shape != (m, n):
+            raise ValueError(f"means_init must have shape {(m, n)}, got {means.shape}")
+        covariances = self.covariances_init
+        if covariances is None:
+            scaled = around_points(self.covariance_type, frame.apply(means))
+            covariances = frame.back(scaled).covariances
+        mixture = Mixture(weights, means, covariances, self.covariance_type)
+        return frame.forward(Parameters(mixture.weights, mixture.means, mixture.covariances))
+
+    def _set(self, result: fitting.Fit, frame: Frame) -> None:
+        weights, means, covariances = frame.back(result.parameters)
+        weights = weights / weights.sum()
+        covariances = np.ascontiguousarray(covariances)
+        self.mixture_ = Mixture(weights, means, covariances, self.covariance_type)
+        self.weights_, self.means_, self.covariances_ = weights, means, covariances
+        self.precisions_, self.precisions_cholesky_ = precision_cholesky(
+            self.covariance_type, covariances
+        )
+        self.converged_ = bool(result.converged)
+        self.n_iter_, self.n_passes_ = int(result.n_iter), int(result.n_passes)
+        self.objective_ = float(result.objective)
+        self.lower_bound_ = float(result.log_likelihood)
+        self.lower_bounds_ = list(result.log_likelihoods)
+        self.history_ = list(result.history)
+        if result.interrupted:
+            warnings.warn(
+                "the fit was interrupted; the attributes hold the best parameters so far",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        elif not result.converged:
+            warnings.warn(
+                f"the fit did not converge in max_iter={self.max_iter} iterations; raise max_iter "
+                f"or tol (now {self.tol:g}), or ask for fewer components",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+
+    def _generator(self) -> np.random.Generator:
+        seeds = check_random_state(self.random_state).randint(2**31, size=4)
+        return np.random.default_rng(seeds)
+
+    def _check_settings(self) -> None:
+        def one_of(name: str, allowed: tuple) -> None:
+            if getattr(self, name) not in allowed:
+                raise ValueError(f"{name} must be one of {allowed}, got {getattr(self, name)!r}")
+
+        def number(name: str, kind: Any, least: float, words: tuple = ()) -> None:
+            value = getattr(self, name)
+            if isinstance(value, str) and value in words:
+                return
+            if isinstance(value, bool) or not isinstance(value, kind) or not value >= least:
+                what = "a whole number" if kind is Integral else "a number"
+                extra = "".join(f", or {word!r}" for word in words)
+                raise ValueError(f"{name} must be {what} of at least {least}{extra}, got {value!r}")
+
+        number("n_components", Integral, 1)
+        one_of("covariance_type", COVARIANCE_TYPES)
+        number("order", Integral, 2, ("auto",))
+        number("n_init", Integral, 1, ("auto",))
+        number("reg_covar", Real, 0)
+        number("max_iter", Integral, 1)
+        number("tol", Real, 0)
+        one_of("weighting", ("auto", "orders"))
+        one_of("augmentation", ("implicit", "post-processing"))
+        one_of("solver", ("auto", "gauss-newton", "lbfgs"))
+        one_of("init", ("auto", *POINTS))
+        one_of("polish", ("em", None))
+        if isinstance(self.order_weights, str) and self.order_weights != "auto":
+            raise ValueError(f"order_weights must be 'auto' or numbers, got {self.order_weights!r}")
+
+    def _rows(self, X: Any) -> np.ndarray:
+        check_is_fitted(self)
+        return validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
+
+    def score_samples(self, X: Any) -> np.ndarray:
+        """Log density of each row."""
+        return self.mixture_.log_prob(self._rows(X))
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Mean log density of the rows."""
+        return float(self.score_samples(X).mean())
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The most probable component of each row."""
+        return self.mixture_.log_joint(self._rows(X)).argmax(axis=1)
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Posterior probability of each component for each row."""
+        return softmax(self.mixture_.log_joint(self._rows(X)))[0]
+
+    def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> np.ndarray:
+        return self.fit(X, y, sample_weight).predict(X)
+
+    def sample(self, n_samples: int = 1) -> tuple[np.ndarray, np.ndarray]:
+        """Random rows of the fitted mixture, and the component of each."""
+        check_is_fitted(self)
+        return self.mixture_.sample(n_samples, self._generator())
+
+    def _n_parameters(self) -> int:
+        return parameter_count(self.covariance_type, *self.means_.shape)
+
+    def bic(self, X: Any) -> float:
+        """Bayesian information criterion; the lower the better."""
+        p = len(X)
+        return -2 * self.score(X) * p + self._n_parameters() * float(np.log(p))
+
+    def aic(self, X: Any) -> float:
+        """Akaike information criterion; the lower the better."""
+        return -2 * self.score(X) * len(X) + 2 * self._n_parameters()
+
+
+def _numpy_atoms(atoms: Atoms) -> Atoms:
+    covariance = atoms.covariance
+    if not covariance.zero:
+        covariance = type(covariance)(
+            to_numpy(covariance.array).astype(np.float64), covariance.n_features
+        )
+    weights = atoms.weights
+    if not isinstance(weights, float):
+        weights = to_numpy(weights).astype(np.float64)
+    return Atoms(weights, to_numpy(atoms.means).astype(np.float64), covariance, np)
+
+
+def _draws(atoms: Atoms, rng: np.random.Generator) -> np.ndarray:
+    """Points to start from: the means, spread by the covariances where these can be drawn from."""
+    rows = rng.choice(len(atoms), 2000, p=np.asarray(atoms.column)[:, 0])
+    points = atoms.means[rows]
+    if atoms.covariance.zero:
+        return points
+    matrices = np.broadcast_to(atoms.covariance.matrices(), (len(atoms), *[points.shape[1]] * 2))
+    values, vectors = np.linalg.eigh(matrices)
+    roots = vectors * np.sqrt(np.maximum(values, 0))[:, None, :]
+    return points + (roots[rows] @ rng.normal(size=(len(rows), points.shape[1], 1)))[:, :, 0]
+
+
+def _second_moment(atoms: Atoms) -> np.ndarray:
+    weights = np.asarray(atoms.column)[:, 0]
+    total = (atoms.means * weights[:, None]).T @ atoms.means
+    if not atoms.covariance.zero:
+        matrices = atoms.covariance.matrices()
+        shares = weights if len(matrices) > 1 else np.array([weights.sum()])
+        total = total + np.tensordot(shares, matrices, axes=1)
+    return total

@@ -1,0 +1,108 @@
+"""Centred and scaled coordinates, in which every fit is done, and the way back.
+
+A fit of aX + b is then the map of the fit of X, whatever the units. The scaling keeps the
+covariance type: one number for spherical, one a feature for diag, a whitening matrix for tied and
+full.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from momentmix.atoms import Atoms
+from momentmix.covariance import Zero, make_covariance, mapped_covariance
+from momentmix.em import Parameters
+
+
+class Frame:
+    """x = centre + z scale (z @ scale where it is a matrix); ``log_volume`` is log |det scale|."""
+
+    def __init__(self, kind: str, centre: np.ndarray, covariance: np.ndarray) -> None:
+        self.kind, self.centre = kind, centre
+        n = len(centre)
+        deviations = np.sqrt(np.maximum(np.diag(covariance), 0))
+        largest = float(np.max(np.abs(centre), initial=0)) * np.finfo(float).eps * 16
+        deviations = np.where(deviations > largest, deviations, 0)
+        if not np.any(deviations):
+            self.scale: Any = 1.0 if kind == "spherical" else np.ones(n)
+        elif kind == "spherical":
+            self.scale = float(np.sqrt(np.mean(deviations**2)))
+        else:
+            # A constant feature has no unit of its own: it gets the middle one of the others.
+            middle = np.median(deviations[deviations > 0])
+            self.scale = np.where(deviations > 0, deviations, middle)
+        if kind in ("spherical", "diag"):
+            self.inverse: Any = 1 / self.scale
+            self.log_volume = float(np.sum(np.log(np.broadcast_to(self.scale, n))))
+            return
+        deviations = self.scale
+        values, vectors = np.linalg.eigh(covariance / np.outer(deviations, deviations))
+        # Directions in which the data do not vary are left as they are.
+        roots = np.sqrt(np.where(values > 1e-10 * max(values[-1], 1e-300), values, 1.0))
+        self.scale = (roots[:, None] * vectors.T) * deviations
+        self.inverse = (vectors / roots) / deviations[:, None]
+        self.log_volume = float(np.sum(np.log(roots)) + np.sum(np.log(deviations)))
+
+    @classmethod
+    def of_samples(cls, kind: str, X: np.ndarray, weights: np.ndarray | None) -> Frame:
+        centre = np.average(X, axis=0, weights=weights)
+        total = np.zeros((X.shape[1], X.shape[1]))
+        step = max(1, (16 << 20) // (8 * X.shape[1]))
+        for start in range(0, len(X), step):
+            rows = X[start : start + step] - centre
+            w = 1 / len(X) if weights is None else weights[start : start + step, None]
+            total += (rows * w).T @ rows
+        return cls(kind, centre, total)
+
+    @classmethod
+    def of_atoms(cls, kind: str, atoms: Atoms) -> Frame:
+        weights, means = np.asarray(atoms.column)[:, 0], np.asarray(atoms.means)
+        centre = weights @ means
+        rows = means - centre
+        covariance = (rows * weights[:, None]).T @ rows
+        if not atoms.covariance.zero:
+            matrices = np.asarray(atoms.covariance.matrices())
+            shares = weights if len(matrices) > 1 else np.array([weights.sum()])
+            covariance = covariance + np.tensordot(shares, matrices, axes=1)
+        return cls(kind, centre, covariance)
+
+    def apply(self, X: np.ndarray) -> np.ndarray:
+        if self.kind in ("spherical", "diag"):
+            return (X - self.centre) * self.inverse
+        return (X - self.centre) @ self.inverse
+
+    def apply_atoms(self, atoms: Atoms) -> Atoms:
+        """A distribution in these coordinates; its covariances turn full where they must."""
+        n = len(self.centre)
+        means = self.apply(np.asarray(atoms.means))
+        covariance = atoms.covariance
+        if covariance.zero:
+            return Atoms(atoms.weights, means, Zero(n), np)
+        matrices = np.asarray(covariance.matrices())
+        if self.kind in ("spherical", "diag"):
+            factor = np.broadcast_to(self.inverse, n)
+            matrices = matrices * np.outer(factor, factor)
+            if covariance.diagonal:
+                variances = np.diagonal(matrices, axis1=1, axis2=2)
+                return Atoms(atoms.weights, means, make_covariance("diag", variances, n), np)
+        else:
+            matrices = mapped_covariance("full", matrices, self.inverse.T)
+        return Atoms(atoms.weights, means, make_covariance("full", matrices, n), np)
+
+    def forward(self, parameters: Parameters) -> Parameters:
+        A = self.inverse if self.kind in ("spherical", "diag") else self.inverse.T
+        covariances = mapped_covariance(self.kind, np.asarray(parameters.covariances), A)
+        return Parameters(parameters.weights, self.apply(parameters.means), covariances)
+
+    def back(self, parameters: Parameters) -> Parameters:
+        """Parameters in the original coordinates."""
+        weights, means, covariances = parameters
+        if self.kind in ("spherical", "diag"):
+            means, A = means * self.scale, self.scale
+        else:
+            means, A = means @ self.scale, self.scale.T
+        return Parameters(
+            weights, self.centre + means, mapped_covariance(self.kind, covariances, A)
+        )

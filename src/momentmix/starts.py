@@ -1,0 +1,80 @@
+"""Initial guesses, in centred and scaled coordinates: means, equal weights, a common covariance."""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.cluster import KMeans, kmeans_plusplus
+
+from momentmix.covariance import common_covariance
+from momentmix.em import Parameters
+
+
+def random_points(
+    X: np.ndarray, weights: np.ndarray | None, m: int, rng: np.random.Generator
+) -> np.ndarray:
+    """m distinct rows of X, drawn by weight."""
+    p = None if weights is None else weights / weights.sum()
+    allowed = len(X) if weights is None else int(np.count_nonzero(weights))
+    return X[rng.choice(len(X), m, replace=allowed < m, p=p)]
+
+
+def spread_points(
+    X: np.ndarray, weights: np.ndarray | None, m: int, rng: np.random.Generator
+) -> np.ndarray:
+    """k-means++: rows far from each other."""
+    seed = int(rng.integers(2**31))
+    return kmeans_plusplus(X, m, sample_weight=weights, random_state=seed)[0]
+
+
+def spectral_points(
+    X: np.ndarray, weights: np.ndarray | None, m: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Means from a symmetric CP of the third moment, in the subspace where the means differ.
+
+    Centred means span m-1 dimensions: the leading eigenvectors of the covariance, where they stand
+    out from the noise. The residual spread is taken as noise and the third moment of the projected
+    data, debiased, decomposed by power iteration with deflation (§5 of Pereira–Kileel–Kolda; the
+    third moment does not change with the variance of isotropic noise around a zero mean).
+    """
+    w = np.full(len(X), 1 / len(X)) if weights is None else weights
+    r = min(m - 1, X.shape[1])
+    if r == 0:
+        return np.zeros((m, X.shape[1]))
+    basis = np.linalg.eigh((X * w[:, None]).T @ X)[1][:, -r:]
+    Y = X @ basis
+    T = np.einsum("i,ia,ib,ic->abc", w, Y, Y, Y, optimize=True)
+    points = []
+    for _ in range(m):
+        best, vector = -np.inf, np.zeros(r)
+        for _ in range(6):
+            v = rng.normal(size=r)
+            for _ in range(50):
+                v = np.einsum("abc,b,c->a", T, v, v)
+                v /= max(np.linalg.norm(v), 1e-300)
+            value = float(np.einsum("abc,a,b,c->", T, v, v, v))
+            if value > best:
+                best, vector = value, v
+        T = T - best * np.einsum("a,b,c->abc", vector, vector, vector)
+        # λ μ³ with λ = 1/m gives the length.
+        points.append(np.cbrt(m * best) * vector)
+    return np.array(points) @ basis.T
+
+
+POINTS = {"random": random_points, "k-means++": spread_points, "spectral": spectral_points}
+
+
+def around_points(kind: str, means: np.ndarray, share: float = 0.5) -> Parameters:
+    """Equal weights, and covariances that are a share of the whole spread (which is 1)."""
+    m, n = means.shape
+    return Parameters(
+        np.full(m, 1 / m), means, common_covariance(kind, m, share * np.eye(n))
+    )
+
+
+def kmeans_labels(
+    X: np.ndarray, weights: np.ndarray | None, m: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Clusters of one run of k-means, as responsibilities (p, m)."""
+    seed = int(rng.integers(2**31))
+    labels = KMeans(m, n_init=1, random_state=seed).fit(X, sample_weight=weights).labels_
+    return (labels[:, None] == np.arange(m)).astype(float)
