@@ -61,7 +61,20 @@ def worker_count(xp: Any) -> int:
     if not is_numpy_namespace(xp) or getattr(_inside, "worker", False):
         return 1
     with _lock:
-        return _allowed if _depth else _allowed_now()
+        allowed = _allowed if _depth else _allowed_now()
+    limit = getattr(_inside, "limit", None)
+    return allowed if limit is None else max(1, min(allowed, limit))
+
+
+@contextmanager
+def thread_limit(n_jobs: int | None) -> Iterator[None]:
+    """Let this thread's jobs use at most ``n_jobs`` threads; None and negative: all there are."""
+    outer = getattr(_inside, "limit", None)
+    _inside.limit = n_jobs if n_jobs is not None and n_jobs > 0 else None
+    try:
+        yield
+    finally:
+        _inside.limit = outer
 
 
 def _allowed_now() -> int:

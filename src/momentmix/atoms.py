@@ -33,6 +33,9 @@ class Atoms:
         if self.xp is None:
             object.__setattr__(self, "xp", namespace(self.means))
 
+    def __reduce__(self) -> tuple:
+        return Atoms, (self.weights, self.means, self.covariance)  # a namespace does not pickle
+
     def __len__(self) -> int:
         return int(self.means.shape[0])
 

@@ -420,11 +420,15 @@ def log_density_coefficients(
         logs = np.broadcast_to(np.log(per_feature), means.shape).sum(axis=1)
     else:
         precision = np.linalg.inv(array)
-        precision = (precision + precision.swapaxes(-1, -2)) / 2
         linear = (means[:, None, :] @ precision)[:, 0, :]
-        logs = -2 * np.log(np.diagonal(np.linalg.cholesky(array), axis1=-2, axis2=-1)).sum(axis=-1)
+        logs = -np.linalg.slogdet(array)[1]
     constant = 0.5 * (logs - np.sum(means * linear, axis=1) - n * np.log(2 * np.pi))
-    return constant, linear, -0.5 * make_covariance(kind, precision, n).flat()
+    if kind == "spherical":
+        return constant, linear, -0.5 * precision[:, None]
+    if kind == "diag":
+        return constant, linear, -0.5 * precision
+    upper, _, times = _packing(n)
+    return constant, linear, precision.reshape(-1, n * n)[:, upper] * (-0.5 * times)
 
 
 def fitted_covariance(
@@ -436,7 +440,7 @@ def fitted_covariance(
         return np.maximum(seconds[:, 0] - np.sum(means * means, axis=1), 0) / n + floor
     if kind == "diag":
         return np.maximum(seconds - means * means, 0) + floor
-    matrices = Full(np.empty((0, n, n)), n).collect_flat(seconds)
+    matrices = seconds[:, _packing(n)[1]].reshape(-1, n, n)
     matrices = matrices - means[:, :, None] * means[:, None, :] + floor * np.eye(n)
     return np.tensordot(shares, matrices, axes=1) if kind == "tied" else matrices
 

@@ -53,6 +53,7 @@ class Likelihood:
         self.X, self.kind, self.floor = X, kind, floor
         p, n = X.shape
         self.weights = np.full(p, 1 / p) if weights is None else weights
+        self._least = 1.5 * float(np.max(self.weights)) if p > 1 else 0.0
         self._shape = make_covariance(kind, np.empty((1, 1, 1)), n)
         width = self._shape.width
         self._step = max(256, _BLOCK_BYTES // (8 * (2 * n + width)))
@@ -70,14 +71,15 @@ class Likelihood:
 
     def _over_blocks(self, function: Callable[[slice], Any]) -> list[Any]:
         blocks = self._blocks()
-        return parallel_map(function, blocks, worker_count(np) if len(blocks) > 1 else 1)
+        if len(blocks) == 1:
+            return [function(blocks[0])]
+        return parallel_map(function, blocks, worker_count(np))
 
     def _log_joint(self, parameters: Parameters) -> Callable[[slice, np.ndarray], np.ndarray]:
         constant, linear, quadratic = log_density_coefficients(
             self.kind, parameters.means, parameters.covariances
         )
-        with np.errstate(divide="ignore"):
-            constant = constant + np.log(parameters.weights)
+        constant = constant + np.log(np.maximum(parameters.weights, 1e-300))
 
         def log_joint(rows: slice, squares: np.ndarray) -> np.ndarray:
             return self.X[rows] @ linear.T + squares @ quadratic.T + constant
@@ -105,7 +107,7 @@ class Likelihood:
             R = (R * w[:, None]).T
             return w @ log_density, R.sum(axis=1), R @ self.X[rows], R @ squares
 
-        value, shares, firsts, seconds = (sum(part) for part in zip(*self._over_blocks(block)))
+        value, shares, firsts, seconds = _summed(self._over_blocks(block))
         return float(value), self.maximise(shares, firsts, seconds)
 
     def maximise(
@@ -124,13 +126,12 @@ class Likelihood:
             weighted = (R[rows] * self.weights[rows, None]).T
             return weighted.sum(axis=1), weighted @ self.X[rows], weighted @ self._quadratic(rows)
 
-        return self.maximise(*(sum(part) for part in zip(*self._over_blocks(block))))
+        return self.maximise(*_summed(self._over_blocks(block)))
 
     def revived(self, parameters: Parameters) -> Parameters:
         """Components left with less than about one sample start anew where the fit is worst."""
         weights, means, covariances = parameters
-        least = 1.5 * float(np.max(self.weights)) if len(self.weights) > 1 else 0.0
-        dead = np.flatnonzero(weights < min(least, 0.5 / len(weights)))
+        dead = np.flatnonzero(weights < min(self._least, 0.5 / len(weights)))
         if len(dead) == 0:
             return parameters
         living = np.setdiff1d(np.arange(len(weights)), dead)
@@ -178,6 +179,10 @@ class Likelihood:
         except KeyboardInterrupt:
             return EMResult(parameters, value, i, False, True)
         return EMResult(parameters, value, max_iter, False, False)
+
+
+def _summed(parts: list[tuple]) -> tuple:
+    return parts[0] if len(parts) == 1 else tuple(sum(part) for part in zip(*parts, strict=True))
 
 
 def _fresh(kind: str, count: int, spread: np.ndarray) -> np.ndarray:

@@ -15,6 +15,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from momentmix import fitting
 from momentmix._array import to_numpy
+from momentmix._parallel import thread_limit
 from momentmix._progress import Progress
 from momentmix.atoms import Atoms
 from momentmix.choices import (
@@ -178,7 +179,8 @@ class MomentMixture(DensityMixin, BaseEstimator):
         likelihood = Likelihood(Z, weights, self.covariance_type, float(self.reg_covar))
         rng = self._generator()
         model = self._model(Z.shape[1], lambda d: sampling_weights(Z, weights, d, rng))
-        result = self._solve(model, frame, atoms, likelihood, rng)
+        with thread_limit(self.n_jobs):
+            result = self._solve(model, frame, atoms, likelihood, rng)
         if self.polish is None:
             log_density = likelihood.responsibilities(result.parameters)[1]
             result.log_likelihood = float(likelihood.weights @ log_density)
@@ -203,7 +205,8 @@ class MomentMixture(DensityMixin, BaseEstimator):
         scaled = frame.apply_atoms(atoms)
         rng = self._generator()
         model = self._model(self.n_features_in_, gaussian_weights)
-        result = self._solve(model, frame, scaled, None, rng)
+        with thread_limit(self.n_jobs):
+            result = self._solve(model, frame, scaled, None, rng)
         result.log_likelihood = np.nan
         self._set(result, frame)
         return self
@@ -231,12 +234,16 @@ class MomentMixture(DensityMixin, BaseEstimator):
             others = [given]
         else:
             if auto:
-                other = self._second_model(model)
+                other = self._second_model(model, len(points))
                 matchings += [fitting.MomentMatching(other, atoms)] if other is not None else []
-                count = 4 if model.packed else 3
-                others = [fitting.cluster_start(likelihood, model.m, rng)]
-                if model.packed:
-                    others += [fitting.random_em_start(likelihood, model.m, rng) for _ in range(4)]
+                count = fitting.affordable_starts(model, len(points))
+                cheap = points.size <= fitting.SMALL_DATA
+                others = [
+                    fitting.cluster_start(likelihood, model.m, rng) for _ in range(2 if cheap else 1)
+                ]
+                if cheap:
+                    few = 30 if len(points) <= 300 else 18
+                    others += [fitting.nearest_start(likelihood, model.m, rng) for _ in range(few)]
             else:
                 count = int(self.n_init)
             starts = fitting.default_starts(points, weights, model, rng, self.init, count)
@@ -306,7 +313,7 @@ class MomentMixture(DensityMixin, BaseEstimator):
             tol=1e-12 if self.polish is None else 1e-5,
         )
 
-    def _second_model(self, model: fitting.Model) -> fitting.Model | None:
+    def _second_model(self, model: fitting.Model, p: int) -> fitting.Model | None:
         """The same at the next order, where that is cheap: neither order is better everywhere."""
         order = model.order + 1
         if self.order != "auto" or self.omega is not None or order > HIGHEST_ORDER:
@@ -315,7 +322,8 @@ class MomentMixture(DensityMixin, BaseEstimator):
             return None
         weights = [*model.weights, model.weights[-1] / order]
         second = replace(model, order=order, weights=weights)
-        return second if second.packed == model.packed else None
+        alike = second.packed == model.packed
+        return second if alike and fitting.affordable_starts(second, p) > 1 else None
 
     def _given_start(
         self, model: Any, frame: Frame, atoms: Atoms, rng: np.random.Generator
@@ -407,7 +415,8 @@ class MomentMixture(DensityMixin, BaseEstimator):
 
     def score_samples(self, X: Any) -> np.ndarray:
         """Log density of each row."""
-        return self.mixture_.log_prob(self._rows(X))
+        X = self._rows(X)
+        return self.mixture_.log_prob(X)
 
     def score(self, X: Any, y: Any = None) -> float:
         """Mean log density of the rows."""
@@ -415,11 +424,13 @@ class MomentMixture(DensityMixin, BaseEstimator):
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable component of each row."""
-        return self.mixture_.log_joint(self._rows(X)).argmax(axis=1)
+        X = self._rows(X)
+        return self.mixture_.log_joint(X).argmax(axis=1)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Posterior probability of each component for each row."""
-        return softmax(self.mixture_.log_joint(self._rows(X)))[0]
+        X = self._rows(X)
+        return softmax(self.mixture_.log_joint(X))[0]
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> np.ndarray:
         return self.fit(X, y, sample_weight).predict(X)

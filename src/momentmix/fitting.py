@@ -13,9 +13,9 @@ import numpy as np
 from momentmix._parallel import parallel_map, single_threaded_blas, worker_count
 from momentmix.atoms import Atoms
 from momentmix.choices import parameter_count
-from momentmix.covariance import raised_to_floor, smallest_variance
+from momentmix.covariance import make_covariance, raised_to_floor, smallest_variance
 from momentmix.em import EMResult, Likelihood, Parameters
-from momentmix.moves import split_and_merge
+from momentmix.moves import relocate, split_and_merge
 from momentmix.objective import ImplicitObjective, PackedObjective
 from momentmix.packed import distribution_moments, hermite_factor
 from momentmix.parametrisation import Parametrisation
@@ -25,6 +25,9 @@ from momentmix.starts import POINTS, around_points, kmeans_labels
 
 #: Distinct moments and parameters up to which a fit holds the moments themselves.
 PACKED_MOMENTS, PACKED_PARAMETERS = 3000, 700
+
+#: Entries of X up to which an EM run is so quick that the search can be a wide one.
+SMALL_DATA = 50_000
 
 
 @dataclass(frozen=True)
@@ -188,26 +191,30 @@ def fit_likelihood(
         solved = parallel_map(moment_start, starts, workers)
         guesses = [(parameters, solution) for parameters, solution in solved]
         guesses += [(parameters, None) for parameters in others]
+        cheap = X.size <= SMALL_DATA
         short = []
         for parameters, solution in guesses:
             result = likelihood.fit(parameters, tol=max(tol, 1e-4), max_iter=10)
             callback("likelihood", result.log_likelihood)
             short.append((result, solution))
-        short.sort(key=lambda pair: -pair[0].log_likelihood)
-        finalists = short[: 3 if search else 1]
         n_iter = sum(r.n_iter for r, _ in short)
+        short.sort(key=lambda pair: -pair[0].log_likelihood)
+        if cheap:
+            for i, (result, solution) in enumerate(short[:12]):
+                longer = likelihood.fit(result.parameters, tol=max(tol, 1e-4), max_iter=30)
+                n_iter += longer.n_iter
+                short[i] = longer, solution
+            short.sort(key=lambda pair: -pair[0].log_likelihood)
         best: tuple[EMResult, Solution | None] | None = None
         values = []
-        for i, (result, solution) in enumerate(finalists):
-            loose = max(tol, 1e-5)
-            full = likelihood.fit(result.parameters, tol=loose, max_iter=max_iter)
+        options = {"tol": max(tol, 1e-5), "max_iter": max_iter}
+        for i, (result, solution) in enumerate(short[: 4 if search else 1]):
+            full = likelihood.fit(result.parameters, **options)
             n_iter += full.n_iter
-            behind = best is not None and full.log_likelihood < best[0].log_likelihood - 5e-6
-            if search and not (behind and i > 0 and X.size > 2e5):
+            known = any(abs(full.log_likelihood - v) < 1e-5 for v in values)
+            if search and (i == 0 or (cheap and not known)):
                 before = full.n_iter
-                full = split_and_merge(
-                    likelihood, full, rng, tol=loose, max_iter=max_iter, tries=5
-                )
+                full = split_and_merge(likelihood, full, rng, tries=5, **options)
                 n_iter += full.n_iter - before
             callback("likelihood", full.log_likelihood)
             values.append(full.log_likelihood)
@@ -215,6 +222,9 @@ def fit_likelihood(
                 best = full, solution
             if full.interrupted:
                 break
+        if search and cheap:
+            tries = int(np.clip(len(X) // 4, 30, 45))
+            best = relocate(likelihood, best[0], rng, tries=tries, **options), best[1]
         final = likelihood.fit(best[0].parameters, tol=tol, max_iter=max_iter)
     n_iter += final.n_iter
     interrupted = final.interrupted or best[0].interrupted
@@ -258,7 +268,26 @@ def cluster_start(likelihood: Likelihood, m: int, rng: np.random.Generator) -> P
     )
 
 
-def random_em_start(likelihood: Likelihood, m: int, rng: np.random.Generator) -> Parameters:
+def nearest_start(likelihood: Likelihood, m: int, rng: np.random.Generator) -> Parameters:
+    """One M-step from the samples nearest to each of m random ones."""
     points = POINTS["random"](likelihood.X, likelihood.weights, m, rng)
-    return around_points(likelihood.kind, points, 0.5)
+    square = np.sum(points * points, axis=1) - 2 * (likelihood.X @ points.T)
+    nearest = np.argmin(square, axis=1)
+    return likelihood.from_responsibilities((nearest[:, None] == np.arange(m)).astype(float))
+
+
+def affordable_starts(model: Model, p: int) -> int:
+    """Moment starts that cost no more than some tens of EM runs; at most 4.
+
+    A Gauss–Newton step takes about N P² multiplications for N moments and P parameters, and an EM
+    step p D m for D features, either at least what NumPy takes to be called.
+    """
+    if not model.packed:
+        return 3
+    P = parameter_count(model.kind, model.m, model.n)
+    N = sum(packed_size(model.n, k) for k in range(model.order + 1))
+    width = make_covariance(model.kind, np.empty((1, 1, 1)), model.n).width + model.n
+    newton = 4e6 + N * P * (P + model.m * model.n)
+    em = 1e6 + 2.0 * p * width * model.m
+    return int(np.clip(10 * em / newton, 0, 4))
 

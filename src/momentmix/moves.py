@@ -57,6 +57,53 @@ def split_and_merge(
     return fit._replace(n_iter=n_iter)
 
 
+def relocate(
+    likelihood: Likelihood,
+    fit: EMResult,
+    rng: np.random.Generator,
+    *,
+    tol: float,
+    max_iter: int,
+    tries: int,
+) -> EMResult:
+    """Move a component that is cheap to lose onto the samples around a random one, if it gains.
+
+    Finds small tight clusters, which no split points to. Each try is a few EM steps.
+    """
+    m, p = len(fit.parameters.weights), len(likelihood.X)
+    if m < 2 or fit.interrupted:
+        return fit
+    n_iter, fresh = fit.n_iter, True
+    for _ in range(tries):
+        if fresh:
+            log_joint = likelihood.log_joint(fit.parameters)
+            losses = drop_losses(log_joint.copy(), likelihood.weights, fit.parameters.weights)
+            R, _ = softmax(log_joint)
+            # Cheap ones more often, none never.
+            ranks = np.argsort(np.argsort(losses))
+            chance = 0.5**ranks
+            fresh = False
+        i = int(rng.choice(m, p=chance / chance.sum()))
+        near = np.sum((likelihood.X - likelihood.X[rng.integers(p)]) ** 2, axis=1)
+        count = int(np.exp(rng.uniform(np.log(3), np.log(max(4, p / m)))))
+        chosen = np.argsort(near)[:count]
+        trial = R.copy()
+        trial[:, i] = 0
+        trial /= np.maximum(trial.sum(axis=1, keepdims=True), 1e-300)
+        trial[chosen] = 0
+        trial[chosen, i] = 1
+        result = likelihood.fit(likelihood.from_responsibilities(trial), tol=1e-4, max_iter=25)
+        n_iter += result.n_iter
+        if result.log_likelihood > fit.log_likelihood - 0.01:
+            result = likelihood.fit(result.parameters, tol=tol, max_iter=max_iter)
+            n_iter += result.n_iter
+        if result.log_likelihood > fit.log_likelihood + 10 * tol:
+            fit, fresh = result, True
+        if result.interrupted:
+            return fit._replace(n_iter=n_iter, interrupted=True)
+    return fit._replace(n_iter=n_iter)
+
+
 def _candidates(
     likelihood: Likelihood, parameters: Parameters, rng: np.random.Generator
 ) -> list[Parameters]:

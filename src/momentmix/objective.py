@@ -30,7 +30,7 @@ class PackedObjective:
         parametrisation: Parametrisation,
         moments: np.ndarray,
         weights: Sequence[float],
-        factor: np.ndarray | None = None,
+        factor: Any = None,
     ) -> None:
         """``factor`` F (N, N) makes the cost ‖F r‖² of the residual r instead of Σ_k w_k ‖r_k‖²."""
         self.parametrisation = parametrisation

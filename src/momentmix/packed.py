@@ -14,6 +14,7 @@ from math import factorial, prod, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from momentmix.dense import packed_indices, packed_multiplicities, packed_size
 
@@ -86,8 +87,8 @@ def moment_jacobian(M: np.ndarray, n: int, d: int) -> tuple[np.ndarray, np.ndarr
 
 
 @lru_cache(maxsize=8)
-def hermite_factor(n: int, d: int) -> np.ndarray:
-    """F (N, N) with FᵀF = S⁻¹, S the covariance of the moments of N(0, I), order 0 kept as it is.
+def hermite_factor(n: int, d: int) -> csr_array:
+    """Sparse F (N, N) with FᵀF = S⁻¹, S the covariance of the moments of N(0, I), order 0 kept as it is.
 
     F r holds the errors of the means of the Hermite polynomials He_I / √(I!), which are
     uncorrelated under N(0, I). In whitened coordinates it is close to the optimal weight of the
@@ -96,7 +97,7 @@ def hermite_factor(n: int, d: int) -> np.ndarray:
     """
     t = tables(n, d)
     place = {tuple(c): i for i, c in enumerate(t.counts.tolist())}
-    F = np.zeros((len(t.orders), len(t.orders)))
+    rows, columns, entries = [], [], []
     for i, exponents in enumerate(t.counts.tolist()):
         terms = {(): 1.0}
         for k in exponents:
@@ -106,10 +107,10 @@ def hermite_factor(n: int, d: int) -> np.ndarray:
             ]
             terms = {(*e, p): c * h for e, c in terms.items() for p, h in series}
         norm = sqrt(prod(factorial(k) for k in exponents))
-        for e, c in terms.items():
-            F[i, place[e]] = c / norm
-    F.flags.writeable = False
-    return F
+        rows += [i] * len(terms)
+        columns += [place[e] for e in terms]
+        entries += [c / norm for c in terms.values()]
+    return csr_array((entries, (rows, columns)), shape=(len(place), len(place)))
 
 
 def sample_moments(X: np.ndarray, weights: np.ndarray | None, d: int) -> np.ndarray:
