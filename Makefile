@@ -4,13 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test lint bench clean
+.PHONY: help demo test lint bench bench-fit clean
 
 help:
 	@echo "make demo   run the main job and draw it into demo/"
 	@echo "make test   run the tests on NumPy, array-api-strict and PyTorch"
 	@echo "make lint   ruff, ruff format, mypy"
 	@echo "make bench  ratios against bare matrix products"
+	@echo "make bench-fit  fits against scikit-learn's EM (about 15 minutes)"
 
 $(VENV)/made:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "momentmix needs Python 3.10 or newer")'
@@ -22,10 +23,15 @@ $(VENV)/plot: pyproject.toml constraints.txt | $(VENV)/made
 	$(PIP) -e ".[plot]"
 	@touch $@
 
+$(VENV)/bench: pyproject.toml constraints.txt | $(VENV)/made
+	@echo "setting up .venv with the benchmark data (once)"
+	$(PIP) -e ".[bench]"
+	@touch $@
+
 $(VENV)/test: pyproject.toml constraints.txt | $(VENV)/made
 	@echo "setting up .venv with the test tools (once)"
-	$(PIP) -e ".[plot,torch,test]"
-	@touch $@ $(VENV)/plot
+	$(PIP) -e ".[plot,torch,bench,test]"
+	@touch $@ $(VENV)/plot $(VENV)/bench
 
 demo: $(VENV)/plot
 	$(BIN)/python -m momentmix.demo demo
@@ -40,6 +46,9 @@ lint: $(VENV)/test
 
 bench: $(VENV)/plot
 	$(BIN)/python benchmarks/run.py
+
+bench-fit: $(VENV)/bench
+	$(BIN)/python benchmarks/fit.py
 
 clean:
 	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

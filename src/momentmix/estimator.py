@@ -52,7 +52,8 @@ class MomentMixture(DensityMixin, BaseEstimator):
         Weights of orders 0..order in the cost, in centred and scaled coordinates. "auto" derives
         them from the sampling noise of the moments.
     omega : float, optional
-        The paper's ω in place of ``order_weights``: C(d, k) ω^(2(d-k)).
+        The paper's ω in place of ``order_weights``: C(d, k) ω^(2(d-k)), on moments about the
+        origin of X as it is given. The fit then depends on origin and unit, as in the paper.
     weighting : {"auto", "orders"}, default="auto"
         "orders" uses one weight an order. "auto" uses, where the distinct moments are few, the
         inverse covariance that they would have for normal data (Hermite moments).
@@ -173,12 +174,12 @@ class MomentMixture(DensityMixin, BaseEstimator):
                 f"Expected n_samples >= n_components but got n_components = {self.n_components}, "
                 f"n_samples = {len(X)}"
             )
-        frame = Frame.of_samples(self.covariance_type, X, weights)
+        frame = self._frame(Frame.of_samples(self.covariance_type, X, weights))
         Z = frame.apply(X)
         atoms = Atoms(1 / len(Z) if weights is None else weights, Z, Zero(Z.shape[1]), np)
         likelihood = Likelihood(Z, weights, self.covariance_type, float(self.reg_covar))
         rng = self._generator()
-        model = self._model(Z.shape[1], lambda d: sampling_weights(Z, weights, d, rng))
+        model = self._model(Z.shape[1], frame.unit, lambda d: sampling_weights(Z, weights, d))
         with thread_limit(self.n_jobs):
             result = self._solve(model, frame, atoms, likelihood, rng)
         if self.polish is None:
@@ -201,10 +202,10 @@ class MomentMixture(DensityMixin, BaseEstimator):
             )
         atoms = _numpy_atoms(P.atoms)
         self.n_features_in_ = int(P.n_features)
-        frame = Frame.of_atoms(self.covariance_type, atoms)
+        frame = self._frame(Frame.of_atoms(self.covariance_type, atoms))
         scaled = frame.apply_atoms(atoms)
         rng = self._generator()
-        model = self._model(self.n_features_in_, gaussian_weights)
+        model = self._model(self.n_features_in_, frame.unit, gaussian_weights)
         with thread_limit(self.n_jobs):
             result = self._solve(model, frame, scaled, None, rng)
         result.log_likelihood = np.nan
@@ -223,7 +224,7 @@ class MomentMixture(DensityMixin, BaseEstimator):
         weights = None if isinstance(atoms.weights, float) or likelihood is None else atoms.weights
         matching = fitting.MomentMatching(model, atoms)
         if not polish:
-            count = (20 if model.packed else 4) if auto else int(self.n_init)
+            count = (60 if model.packed else 4) if auto else int(self.n_init)
             starts = [given] if given is not None else fitting.default_starts(
                 points, weights, model, rng, self.init, count
             )
@@ -264,11 +265,12 @@ class MomentMixture(DensityMixin, BaseEstimator):
     def _single(self, atoms: Atoms) -> fitting.Fit:
         """One component: the mean and the covariance, which every method agrees on."""
         n = atoms.means.shape[1]
-        spread = _second_moment(atoms)
+        mean = np.asarray(atoms.column)[:, 0] @ atoms.means
+        spread = _second_moment(atoms) - np.outer(mean, mean)
         covariance = common_covariance(
             self.covariance_type, 1, spread + float(self.reg_covar) * np.eye(n)
         )
-        parameters = Parameters(np.ones(1), np.zeros((1, n)), covariance)
+        parameters = Parameters(np.ones(1), mean[None], covariance)
         fit = fitting.Fit(parameters, 0.0, n_iter=1, n_passes=1, converged=True, history=[0.0])
         if atoms.covariance.zero:
             w = None if isinstance(atoms.weights, float) else atoms.weights
@@ -277,7 +279,11 @@ class MomentMixture(DensityMixin, BaseEstimator):
             fit.log_likelihood = float(likelihood.weights @ density)
         return fit
 
-    def _model(self, n: int, auto_weights: Any) -> fitting.Model:
+    def _frame(self, frame: Frame) -> Frame:
+        """Centred and scaled coordinates; the paper's ω speaks of the given origin instead."""
+        return frame if self.omega is None else Frame.about_the_origin(self.covariance_type, frame)
+
+    def _model(self, n: int, unit: float, auto_weights: Any) -> fitting.Model:
         kind, m = self.covariance_type, int(self.n_components)
         if self.order == "auto":
             order = min(needed_order(kind, m, n), HIGHEST_ORDER)
@@ -288,7 +294,7 @@ class MomentMixture(DensityMixin, BaseEstimator):
             check_order(kind, m, n, order)
         weighting = "orders"
         if self.omega is not None:
-            weights = list(augmented_weights(order, float(self.omega)))
+            weights = list(augmented_weights(order, float(self.omega) / unit))
         elif isinstance(self.order_weights, str):
             weights = list(auto_weights(order))
             weighting = "hermite" if self.weighting == "auto" else "orders"
@@ -310,7 +316,7 @@ class MomentMixture(DensityMixin, BaseEstimator):
             solver=self.solver,
             floor=max(float(self.reg_covar), 1e-9),
             max_iter=int(self.max_iter) if self.polish is None else min(int(self.max_iter), 30),
-            tol=1e-12 if self.polish is None else 1e-5,
+            tol=1e-9 if self.polish is None else 3e-5,
         )
 
     def _second_model(self, model: fitting.Model, p: int) -> fitting.Model | None:

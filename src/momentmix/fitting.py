@@ -94,7 +94,7 @@ class MomentMatching:
         for EM to go on), or the fit goes on with factors, which keep them above it.
         """
         model = self.model
-        free = self._parametrisation(None if model.solver != "lbfgs" else model.floor)
+        free = self._parametrisation(model.floor if model.solver == "lbfgs" else None)
         solution = self._minimise(free, start, callback)
         weights, means, covariances = free.decode(solution.x)
         parameters = Parameters(weights / weights.sum(), means, covariances)

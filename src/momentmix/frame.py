@@ -20,7 +20,7 @@ class Frame:
     """x = centre + z scale (z @ scale where it is a matrix); ``log_volume`` is log |det scale|."""
 
     def __init__(self, kind: str, centre: np.ndarray, covariance: np.ndarray) -> None:
-        self.kind, self.centre = kind, centre
+        self.kind, self.centre, self.unit = kind, centre, 1.0
         n = len(centre)
         deviations = np.sqrt(np.maximum(np.diag(covariance), 0))
         largest = float(np.max(np.abs(centre), initial=0)) * np.finfo(float).eps * 16
@@ -44,6 +44,16 @@ class Frame:
         self.scale = (roots[:, None] * vectors.T) * deviations
         self.inverse = (vectors / roots) / deviations[:, None]
         self.log_volume = float(np.sum(np.log(roots)) + np.sum(np.log(deviations)))
+
+    @classmethod
+    def about_the_origin(cls, kind: str, frame: Frame) -> Frame:
+        """The given origin kept and one unit for all features: what the paper's ω refers to."""
+        n = len(frame.centre)
+        scale = float(np.exp(frame.log_volume / n))
+        covariance = np.diag(np.full(n, scale**2))
+        result = cls(kind, np.zeros(n), covariance)
+        result.unit = scale
+        return result
 
     @classmethod
     def of_samples(cls, kind: str, X: np.ndarray, weights: np.ndarray | None) -> Frame:

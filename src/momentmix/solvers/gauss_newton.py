@@ -20,8 +20,8 @@ def gauss_newton(
 ) -> Solution:
     """Minimise ``problem`` from ``x``.
 
-    Stops when an iteration gains less than ``tol`` of the drop so far (twice running, so that one
-    short step does not end it), when no damping helps, or after ``max_iter`` iterations. Ctrl-C
+    Stops when an iteration gains less than ``tol`` of the cost (twice running, so that one short
+    step does not end it), when no damping helps, or after ``max_iter`` iterations. Ctrl-C
     returns the best point so far.
     """
     value, gradient = problem.value_and_gradient(x)
@@ -51,9 +51,9 @@ def gauss_newton(
                 damping = max(damping / 4, 1e-14)
             elif ratio < 0.25:
                 damping *= 3
-            small = small + 1 if gain <= tol * (history[0] - value) else 0
+            small = small + 1 if gain <= tol * abs(value) else 0
             if small == 2:
-                reason, converged = f"gain below tol={tol:g} of the drop", True
+                reason, converged = f"gain below tol={tol:g} of the cost", True
                 break
     except KeyboardInterrupt:
         reason, interrupted = "interrupted", True
