@@ -9,10 +9,10 @@ import warnings
 from collections.abc import Callable
 
 import numpy as np
-from machine import machine
 from sklearn.datasets import load_iris, load_wine
 from sklearn.mixture import GaussianMixture
 
+from machine import machine
 from momentmix import Mixture, MomentMixture
 from momentmix.atoms import Atoms
 from momentmix.covariance import Zero
@@ -43,8 +43,10 @@ def ceiling(mixture: Mixture, X: np.ndarray) -> tuple[float, Parameters]:
 
 def paper(seeds: range) -> None:
     print("\n## The paper's problem: n=100, m=20, p=8000, diag\n")
-    print(f"Data seeds {seeds.start} to {seeds.stop - 1}. 'At the ceiling': mean log-likelihood within")
-    print(f"{NEAR} of where EM from the true parameters ends.\n")
+    print(
+        f"Data seeds {seeds.start} to {seeds.stop - 1}. 'At the ceiling': a mean log-likelihood\n"
+        f"within {NEAR} of where EM from the true parameters ends.\n"
+    )
     print("| noise | momentmix at the ceiling | scikit-learn at the ceiling | time ratio |")
     print("| ---: | ---: | ---: | ---: |", flush=True)
     for noise in (0.05, 0.1, 0.2):
@@ -66,7 +68,9 @@ def paper(seeds: range) -> None:
             ours += fit.score(X) > top - NEAR
             theirs += em.score(X) > top - NEAR
         n = len(seeds)
-        print(f"| {noise} | {ours} of {n} | {theirs} of {n} | {times[0] / times[1]:.2f} |", flush=True)
+        print(
+            f"| {noise} | {ours} of {n} | {theirs} of {n} | {times[0] / times[1]:.2f} |", flush=True
+        )
 
 
 def errors(fit: MomentMixture, truth: Mixture) -> str:
@@ -117,7 +121,9 @@ def pure_moments(noises: tuple) -> None:
 
 def passes(noises: tuple) -> None:
     print("\n## Passes over the data of the solvers (order 4, ω = 0.5, same random start)\n")
-    print("L-BFGS as the paper uses it, covariances by factors, until it stops by itself. 'Passes to")
+    print(
+        "L-BFGS as the paper uses it, covariances by factors, until it stops by itself. 'Passes to"
+    )
     print("the same': passes until the cost is within 1e-6 of the drop of L-BFGS's final cost.\n")
     print("| noise | L-BFGS passes | L-BFGS to the same | Gauss–Newton to the same |")
     print("| ---: | ---: | ---: | ---: |", flush=True)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-import numpy as np
-from threadpoolctl import threadpool_info
-
 import core
+from machine import machine
 
 
 def main() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from momentmix import demo
+from momentmix import _moments_demo, demo
 
 ROOT = Path(__file__).parents[1]
 
@@ -14,18 +14,52 @@ ROOT = Path(__file__).parents[1]
 def test_demo_prints_and_draws(tmp_path, capsys):
     demo.main(str(tmp_path))
     out = capsys.readouterr().out
+    likelihood = {
+        line.split()[0].partition("(")[0]: float(line.split()[-2])
+        for line in out.splitlines()
+        if line.strip().startswith(("MomentMixture(5) ", "GaussianMixture(5,"))
+        and not line.endswith(":")
+    }
+    assert likelihood["MomentMixture"] > likelihood["GaussianMixture"] - 1
     assert "0.6622400000    0.6622400000" in out
+    assert (tmp_path / "fit.png").stat().st_size > 20_000
     assert (tmp_path / "moments.png").stat().st_size > 20_000
 
 
+def test_demo_of_a_table(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("a,b\n1,2\n3,4\n")
+    X, names = demo.read_csv(str(path))
+    assert X.tolist() == [[1, 2], [3, 4]]
+    assert names == ["a", "b"]
+    path.write_text("a,b\n1,2\n3,oops\n")
+    with pytest.raises(SystemExit, match=r"line 3, column b: 'oops' is not a number"):
+        demo.read_csv(str(path))
+    path.write_text("a,b\n1\n")
+    with pytest.raises(SystemExit, match="line 2: 1 cells, but 2 columns"):
+        demo.read_csv(str(path))
+
+
 def test_errors_shrink_at_the_rate_of_the_square_root(rng):
-    mixture = demo.Mixture(demo.WEIGHTS, demo.MEANS, demo.COVARIANCES)
-    error = demo.errors(mixture, demo.dense_moment(mixture, 3), None, rng)
-    assert abs(demo.slope(error) + 0.5) < 0.06
-    noisy = demo.Mixture(demo.WEIGHTS, demo.MEANS, demo.NOISE, "tied")
-    clean = demo.Mixture(demo.WEIGHTS, demo.MEANS, np.zeros(3), "spherical")
-    error = demo.errors(noisy, demo.dense_moment(clean, 3), demo.NOISE, rng)
-    assert abs(demo.slope(error) + 0.5) < 0.06
+    d = _moments_demo
+    mixture = d.Mixture(d.WEIGHTS, d.MEANS, d.COVARIANCES)
+    error = d.errors(mixture, d.dense_moment(mixture, 3), None, rng)
+    assert abs(d.slope(error) + 0.5) < 0.06
+    noisy = d.Mixture(d.WEIGHTS, d.MEANS, d.NOISE, "tied")
+    clean = d.Mixture(d.WEIGHTS, d.MEANS, np.zeros(3), "spherical")
+    error = d.errors(noisy, d.dense_moment(clean, 3), d.NOISE, rng)
+    assert abs(d.slope(error) + 0.5) < 0.06
+
+
+def test_fit_benchmark_runs_in_its_quick_form():
+    command = [sys.executable, str(ROOT / "benchmarks" / "fit.py"), "--quick"]
+    out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "| crabs (200 × 5) | 4 |" in out
+    passes = [line for line in out.splitlines() if line.startswith("| 0.1 |")]
+    # Gauss–Newton reaches what L-BFGS converges to, in fewer than a tenth of the passes.
+    lbfgs, ours = (float(passes[0].split("|")[i]) for i in (3, 4))
+    assert ours <= 60
+    assert ours < lbfgs / 10
 
 
 def test_benchmarks_run_in_their_quick_form():

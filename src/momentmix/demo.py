@@ -1,129 +1,110 @@
-"""``python -m momentmix.demo FOLDER``: the core at work on the paper's mixture of §7.1 and §7.2.
+"""``python -m momentmix.demo [FOLDER] [CSV]``: fit a table, compare with EM, draw the fit.
 
-Prints the third moment computed three ways and the 1/√p convergence of the empirical and of the
-debiased moment, and draws both into FOLDER/moments.png.
+Without a table, the 1,000 earthquakes that come with the package.
 """
 
 from __future__ import annotations
 
+import csv
 import sys
+import time
+import warnings
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from sklearn.mixture import GaussianMixture
 
-from momentmix import Mixture, Samples, contract, dense_moment, inner
+from momentmix import MomentMixture, _moments_demo
+from momentmix.datasets import load_quakes
 
-WEIGHTS = [0.4, 0.3, 0.3]
-MEANS = [[1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]]
-COVARIANCES = [[[0.4, 0.0], [0.0, 0.3]], [[0.2, 0.1], [0.1, 0.5]], [[0.4, 0.25], [0.25, 0.3]]]
-NOISE = [[0.4, 0.2], [0.2, 0.3]]
-SIZES = [100, 316, 1000, 3162, 10_000, 31_623, 100_000, 316_228, 1_000_000]
-REPEATS = 8
+COMPONENTS = 5
 
 
-def errors(
-    mixture: Mixture, target: np.ndarray, noise: Any, rng: np.random.Generator
-) -> np.ndarray:
-    """‖M̂^(3) - target‖ for each number of samples, one row a repeat."""
-    result = np.empty((REPEATS, len(SIZES)))
-    for r in range(REPEATS):
-        X, _ = mixture.sample(SIZES[-1], rng)
-        for i, p in enumerate(SIZES):
-            estimate = dense_moment(Samples(X[:p], noise_covariance=noise), 3)
-            result[r, i] = np.linalg.norm(estimate - target)
-    return result
+def read_csv(path: str) -> tuple[np.ndarray, list[str]]:
+    """The numbers of a CSV file with a line of names; a bad cell is named."""
+    with open(path, newline="", encoding="utf-8") as file:
+        names, *rows = csv.reader(file)
+    values = np.empty((len(rows), len(names)))
+    for i, row in enumerate(rows):
+        if len(row) != len(names):
+            raise SystemExit(f"{path}, line {i + 2}: {len(row)} cells, but {len(names)} columns")
+        for j, cell in enumerate(row):
+            try:
+                values[i, j] = float(cell)
+            except ValueError:
+                raise SystemExit(
+                    f"{path}, line {i + 2}, column {names[j]}: {cell!r} is not a number"
+                ) from None
+    return values, names
 
 
-def slope(error: np.ndarray) -> float:
-    """Exponent of the error in the number of samples, from all repeats."""
-    return float(np.polyfit(np.log(SIZES), np.log(error).mean(axis=0), 1)[0])
+def table(fit: MomentMixture, names: list[str]) -> None:
+    """One line a component: its share, and mean ± standard deviation of each feature."""
+    print("  " + f"{'weight':>7}" + "".join(f"{name:>20}" for name in names))
+    for j in np.argsort(-fit.weights_):
+        deviations = np.sqrt(np.diag(fit.covariances_[j]))
+        cells = [f"{m:.2f} ± {s:.2f}" for m, s in zip(fit.means_[j], deviations, strict=True)]
+        print("  " + f"{fit.weights_[j]:7.3f}" + "".join(f"{cell:>20}" for cell in cells))
 
 
-def three_ways(mixture: Mixture, rng: np.random.Generator) -> None:
-    X, _ = mixture.sample(1_000_000, rng)
-    samples = Samples(X)
-    M, M_hat = dense_moment(mixture, 3), dense_moment(samples, 3)
-    a = np.array([0.6, -0.8])
-    aaa = a[:, None, None] * a[:, None] * a
-    print("The third moment M of the mixture of §7.1 (n=2, m=3), three ways\n")
-    print(f"  {'':24}{'dense tensor':>16}{'implicit':>16}{'10^6 samples':>16}")
-    rows = [
-        ("⟨M, a⊗a⊗a⟩", np.sum(M * aaa), contract(mixture, a, 3), contract(samples, a, 3)),
-        ("‖M‖²", np.sum(M * M), inner(mixture, mixture, 3), np.sum(M_hat * M_hat)),
-    ]
-    for index in [(0, 0, 0), (0, 0, 1), (0, 1, 1), (1, 1, 1)]:
-        e = np.eye(2)
-        # An entry of a symmetric tensor from contractions alone (polarisation).
-        ways = [(+1, e[index[0]] + e[index[1]] + e[index[2]])]
-        ways += [(-1, e[index[a]] + e[index[b]]) for a, b in ((0, 1), (0, 2), (1, 2))]
-        ways += [(+1, e[i]) for i in index]
-        implicit = sum(s * contract(mixture, v, 3) for s, v in ways) / 6
-        label = "M[" + ", ".join(str(i + 1) for i in index) + "]"
-        rows.append((label, M[index], implicit, M_hat[index]))
-    for label, *values in rows:
-        print(f"  {label:24}" + "".join(f"{float(v):16.10f}" for v in values))
-
-
-def convergence_table(empirical: np.ndarray, debiased: np.ndarray) -> None:
-    print(
-        "\nError of the third moment estimated from p samples, geometric mean of "
-        f"{REPEATS} data sets\n"
-    )
-    print(f"  {'p':>9}{'empirical (§7.1)':>20}{'debiased (§7.2)':>20}")
-    means = np.exp(np.log([empirical, debiased]).mean(axis=1))
-    for p, one, two in zip(SIZES, *means, strict=True):
-        print(f"  {p:9,}{one:20.5f}{two:20.5f}")
-    print(f"  {'slope':>9}{slope(empirical):20.3f}{slope(debiased):20.3f}   (theory: -1/2)")
-
-
-def draw(mixture: Mixture, noisy: Mixture, all_errors: list[np.ndarray], path: Path) -> None:
+def draw(fit: MomentMixture, X: np.ndarray, names: list[str], path: Path) -> None:
+    """Density contours over the points, for two pairs of features."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(2, 2, figsize=(9, 7.5), layout="constrained")
-    titles = ["Mixture of §7.1 and 1,000 samples", "Known noise, §7.2, and 1,000 samples"]
-    grid = np.linspace(-3.5, 3.5, 141)
-    xx, yy = np.meshgrid(grid, grid)
-    points = np.column_stack([xx.ravel(), yy.ravel()])
-    for ax, model, title in zip(axes[0], (mixture, noisy), titles, strict=True):
-        X, labels = model.sample(1000, 0)
-        ax.scatter(*X.T, c=labels, s=5, alpha=0.5, cmap="Dark2", vmin=0, vmax=7)
-        density = np.exp(model.log_prob(points)).reshape(xx.shape)
-        ax.contour(xx, yy, density, levels=10, colors="k", linewidths=0.6)
-        ax.plot(*np.asarray(model.means).T, "k+", markersize=11, markeredgewidth=2)
-        ax.set(title=title, aspect="equal", xlim=(-3.5, 3.5), ylim=(-3.5, 3.5))
-    names = [r"empirical  $\|M^{(3)} - \hat M^{(3)}\|$", r"debiased  $\|T^{(3)} - \hat T^{(3)}\|$"]
-    for ax, error, name in zip(axes[1], all_errors, names, strict=True):
-        sizes = np.array(SIZES)
-        ax.loglog(sizes, error.T, "o", color="tab:blue", alpha=0.25, markersize=5)
-        middle = np.exp(np.log(error).mean(axis=0))
-        ax.loglog(sizes, middle, "-", color="tab:blue", label=f"mean, slope {slope(error):.2f}")
-        rate = middle[0] * np.sqrt(sizes[0] / sizes)
-        ax.loglog(sizes, rate, "k--", linewidth=1, label=r"$1/\sqrt{p}$")
-        ax.set(title=name, xlabel="number of samples p", ylabel="error")
-        ax.legend()
-        ax.grid(alpha=0.3)
+    pairs = [(1, 0), (1, 2)] if X.shape[1] > 2 else [(0, 1)]
+    figure, axes = plt.subplots(
+        1, len(pairs), figsize=(6 * len(pairs), 5.2), squeeze=False, layout="constrained"
+    )
+    labels = fit.predict(X)
+    for ax, (a, b) in zip(axes[0], pairs, strict=True):
+        low, high = X[:, [a, b]].min(axis=0), X[:, [a, b]].max(axis=0)
+        margin = 0.05 * (high - low)
+        grids = [
+            np.linspace(lo, hi, 150) for lo, hi in zip(low - margin, high + margin, strict=True)
+        ]
+        xx, yy = np.meshgrid(*grids)
+        points = np.column_stack([xx.ravel(), yy.ravel()])
+        log_density = fit.mixture_.marginal([a, b]).log_prob(points).reshape(xx.shape)
+        levels = log_density.max() - np.array([7, 5.5, 4.5, 3.5, 2.5, 1.75, 1, 0.4])
+        ax.scatter(X[:, a], X[:, b], c=labels, s=9, alpha=0.6, cmap="Dark2", vmin=0, vmax=7)
+        ax.contour(
+            xx, yy, log_density, levels=levels, colors="k", linewidths=0.7, linestyles="solid"
+        )
+        ax.plot(fit.means_[:, a], fit.means_[:, b], "k+", markersize=11, markeredgewidth=2)
+        ax.set(xlabel=names[a], ylabel=names[b])
+        if names[b] == "depth":
+            ax.invert_yaxis()
+    figure.suptitle(f"{len(fit.weights_)} components fitted by MomentMixture: density and samples")
     figure.savefig(path, dpi=110)
     plt.close(figure)
 
 
-def main(folder: str = "demo") -> None:
-    rng = np.random.default_rng(0)
-    mixture = Mixture(WEIGHTS, MEANS, COVARIANCES)
-    noisy = Mixture(WEIGHTS, MEANS, NOISE, "tied")
-    clean = Mixture(WEIGHTS, MEANS, [0.0, 0.0, 0.0], "spherical")
-    three_ways(mixture, rng)
-    empirical = errors(mixture, dense_moment(mixture, 3), None, rng)
-    debiased = errors(noisy, dense_moment(clean, 3), NOISE, rng)
-    convergence_table(empirical, debiased)
-    path = Path(folder)
-    path.mkdir(parents=True, exist_ok=True)
-    draw(mixture, noisy, [empirical, debiased], path / "moments.png")
-    print(f"\nPicture: {path / 'moments.png'}")
+def main(folder: str = "demo", path: str | None = None) -> None:
+    X, names = load_quakes() if path is None else read_csv(path)
+    what = "1,000 earthquakes near Fiji (bundled)" if path is None else path
+    print(f"{what}: {len(X)} rows, columns {', '.join(names)}\n")
+    start = time.perf_counter()
+    fit = MomentMixture(COMPONENTS, random_state=0, verbose=1).fit(X)
+    seconds = time.perf_counter() - start
+    print(f"MomentMixture({COMPONENTS}) in {seconds:.2f} s:\n")
+    table(fit, names)
+    start = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        em = GaussianMixture(COMPONENTS, n_init=10, random_state=0).fit(X)
+    em_seconds = time.perf_counter() - start
+    print(f"\n  {'':34}{'log-likelihood':>16}{'seconds':>10}")
+    print(f"  {'MomentMixture(5)':34}{fit.score(X) * len(X):16.1f}{seconds:10.2f}")
+    print(f"  {'GaussianMixture(5, n_init=10)':34}{em.score(X) * len(X):16.1f}{em_seconds:10.2f}")
+    out = Path(folder)
+    out.mkdir(parents=True, exist_ok=True)
+    draw(fit, X, names, out / "fit.png")
+    print(f"\nPicture: {out / 'fit.png'}\n")
+    _moments_demo.main(folder)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:2])
+    main(*sys.argv[1:3])

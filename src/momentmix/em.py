@@ -47,9 +47,7 @@ class Likelihood:
     variance.
     """
 
-    def __init__(
-        self, X: np.ndarray, weights: np.ndarray | None, kind: str, floor: float
-    ) -> None:
+    def __init__(self, X: np.ndarray, weights: np.ndarray | None, kind: str, floor: float) -> None:
         self.X, self.kind, self.floor = X, kind, floor
         p, n = X.shape
         self.weights = np.full(p, 1 / p) if weights is None else weights
@@ -110,9 +108,7 @@ class Likelihood:
         value, shares, firsts, seconds = _summed(self._over_blocks(block))
         return float(value), self.maximise(shares, firsts, seconds)
 
-    def maximise(
-        self, shares: np.ndarray, firsts: np.ndarray, seconds: np.ndarray
-    ) -> Parameters:
+    def maximise(self, shares: np.ndarray, firsts: np.ndarray, seconds: np.ndarray) -> Parameters:
         """The M-step from sums of responsibilities, points and features."""
         safe = np.maximum(shares, 1e-300)[:, None]
         means = firsts / safe
@@ -147,9 +143,8 @@ class Likelihood:
         weights[dead] = 1 / len(weights)
         centre = self.weights @ self.X
         spread = np.diag(self.weights @ (self.X - centre) ** 2 / 4 + self.floor)
-        covariances = replaced(
-            self.kind, covariances, list(dead), _fresh(self.kind, len(dead), spread)
-        )
+        fresh = common_covariance(self.kind, len(dead), spread)
+        covariances = replaced(self.kind, covariances, list(dead), fresh)
         return Parameters(weights / weights.sum(), means, covariances)
 
     def fit(
@@ -183,10 +178,6 @@ class Likelihood:
 
 def _summed(parts: list[tuple]) -> tuple:
     return parts[0] if len(parts) == 1 else tuple(sum(part) for part in zip(*parts, strict=True))
-
-
-def _fresh(kind: str, count: int, spread: np.ndarray) -> np.ndarray:
-    return common_covariance(kind, count, spread)
 
 
 def softmax(L: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -26,7 +26,7 @@ from momentmix.choices import (
     parameter_count,
     sampling_weights,
 )
-from momentmix.covariance import COVARIANCE_TYPES, Zero, common_covariance, precision_cholesky
+from momentmix.covariance import COVARIANCE_TYPES, Zero, precision_cholesky
 from momentmix.em import Likelihood, Parameters, softmax
 from momentmix.frame import Frame
 from momentmix.mixture import Mixture
@@ -164,7 +164,9 @@ class MomentMixture(DensityMixin, BaseEstimator):
         X = X.astype(np.float64, copy=False)
         weights = None
         if sample_weight is not None:
-            weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+            weights = _check_sample_weight(
+                sample_weight, X, dtype=np.float64, ensure_non_negative=True
+            )
             if not weights.sum() > 0:
                 raise ValueError("sample_weight must have a positive sum; all weights are zero")
             X, weights = X[weights > 0], weights[weights > 0]
@@ -218,15 +220,17 @@ class MomentMixture(DensityMixin, BaseEstimator):
         given = self._given_start(model, frame, atoms, rng)
         polish = self.polish == "em" and likelihood is not None
         if self.n_components == 1 and given is None:
-            return self._single(atoms)
+            return fitting.single_component(self.covariance_type, atoms, float(self.reg_covar))
         auto = self.n_init == "auto"
-        points = likelihood.X if likelihood is not None else _draws(atoms, rng)
+        points = likelihood.X if likelihood is not None else fitting.draws(atoms, rng)
         weights = None if isinstance(atoms.weights, float) or likelihood is None else atoms.weights
         matching = fitting.MomentMatching(model, atoms)
         if not polish:
             count = (60 if model.packed else 4) if auto else int(self.n_init)
-            starts = [given] if given is not None else fitting.default_starts(
-                points, weights, model, rng, self.init, count
+            starts = (
+                [given]
+                if given is not None
+                else fitting.default_starts(points, weights, model, rng, self.init, count)
             )
             with Progress(self.verbose, len(starts)) as progress:
                 return fitting.fit_moments(matching, starts, progress.iteration)
@@ -240,7 +244,8 @@ class MomentMixture(DensityMixin, BaseEstimator):
                 count = fitting.affordable_starts(model, len(points))
                 cheap = points.size <= fitting.SMALL_DATA
                 others = [
-                    fitting.cluster_start(likelihood, model.m, rng) for _ in range(2 if cheap else 1)
+                    fitting.cluster_start(likelihood, model.m, rng)
+                    for _ in range(2 if cheap else 1)
                 ]
                 if cheap:
                     few = 30 if len(points) <= 300 else 18
@@ -258,26 +263,9 @@ class MomentMixture(DensityMixin, BaseEstimator):
                 rng,
                 tol=float(self.tol),
                 max_iter=int(self.max_iter),
-                search=auto and given is None,
+                wide=auto and given is None,
                 callback=progress.start,
             )
-
-    def _single(self, atoms: Atoms) -> fitting.Fit:
-        """One component: the mean and the covariance, which every method agrees on."""
-        n = atoms.means.shape[1]
-        mean = np.asarray(atoms.column)[:, 0] @ atoms.means
-        spread = _second_moment(atoms) - np.outer(mean, mean)
-        covariance = common_covariance(
-            self.covariance_type, 1, spread + float(self.reg_covar) * np.eye(n)
-        )
-        parameters = Parameters(np.ones(1), mean[None], covariance)
-        fit = fitting.Fit(parameters, 0.0, n_iter=1, n_passes=1, converged=True, history=[0.0])
-        if atoms.covariance.zero:
-            w = None if isinstance(atoms.weights, float) else atoms.weights
-            likelihood = Likelihood(atoms.means, w, self.covariance_type, float(self.reg_covar))
-            density = likelihood.responsibilities(parameters)[1]
-            fit.log_likelihood = float(likelihood.weights @ density)
-        return fit
 
     def _frame(self, frame: Frame) -> Frame:
         """Centred and scaled coordinates; the paper's ω speaks of the given origin instead."""
@@ -469,25 +457,3 @@ def _numpy_atoms(atoms: Atoms) -> Atoms:
     if not isinstance(weights, float):
         weights = to_numpy(weights).astype(np.float64)
     return Atoms(weights, to_numpy(atoms.means).astype(np.float64), covariance, np)
-
-
-def _draws(atoms: Atoms, rng: np.random.Generator) -> np.ndarray:
-    """Points to start from: the means, spread by the covariances where these can be drawn from."""
-    rows = rng.choice(len(atoms), 2000, p=np.asarray(atoms.column)[:, 0])
-    points = atoms.means[rows]
-    if atoms.covariance.zero:
-        return points
-    matrices = np.broadcast_to(atoms.covariance.matrices(), (len(atoms), *[points.shape[1]] * 2))
-    values, vectors = np.linalg.eigh(matrices)
-    roots = vectors * np.sqrt(np.maximum(values, 0))[:, None, :]
-    return points + (roots[rows] @ rng.normal(size=(len(rows), points.shape[1], 1)))[:, :, 0]
-
-
-def _second_moment(atoms: Atoms) -> np.ndarray:
-    weights = np.asarray(atoms.column)[:, 0]
-    total = (atoms.means * weights[:, None]).T @ atoms.means
-    if not atoms.covariance.zero:
-        matrices = atoms.covariance.matrices()
-        shares = weights if len(matrices) > 1 else np.array([weights.sum()])
-        total = total + np.tensordot(shares, matrices, axes=1)
-    return total

@@ -13,13 +13,18 @@ import numpy as np
 from momentmix._parallel import parallel_map, single_threaded_blas, worker_count
 from momentmix.atoms import Atoms
 from momentmix.choices import parameter_count
-from momentmix.covariance import make_covariance, raised_to_floor, smallest_variance
+from momentmix.covariance import (
+    common_covariance,
+    make_covariance,
+    raised_to_floor,
+    smallest_variance,
+)
+from momentmix.dense import packed_size
 from momentmix.em import EMResult, Likelihood, Parameters
 from momentmix.moves import relocate, split_and_merge
 from momentmix.objective import ImplicitObjective, PackedObjective
-from momentmix.packed import distribution_moments, hermite_factor
+from momentmix.packed import atom_moments, hermite_factor
 from momentmix.parametrisation import Parametrisation
-from momentmix.dense import packed_size
 from momentmix.solvers import Solution, gauss_newton, lbfgs
 from momentmix.starts import POINTS, around_points, kmeans_labels
 
@@ -75,7 +80,7 @@ class MomentMatching:
         self.model, self.data = model, data
         self.moments: np.ndarray | None = None
         if model.packed:
-            self.moments = distribution_moments(_Holder(data), model.order)
+            self.moments = atom_moments(data, model.order)
 
     def objective(self, parametrisation: Parametrisation) -> PackedObjective | ImplicitObjective:
         model = self.model
@@ -128,40 +133,112 @@ class MomentMatching:
         objective = self.objective(parametrisation)
         x = parametrisation.encode(*start)
         with np.errstate(all="ignore"):
-            return solver(
-                objective, x, max_iter=model.max_iter, tol=model.tol, callback=callback
-            )
-
-
-@dataclass(frozen=True)
-class _Holder:
-    atoms: Atoms
+            return solver(objective, x, max_iter=model.max_iter, tol=model.tol, callback=callback)
 
 
 def fit_moments(
     matching: MomentMatching, starts: list[Parameters], callback: Callable | None = None
 ) -> Fit:
     """The best of several moment fits by their objective: the pure moment estimate."""
-    best: Fit | None = None
-    passes = 1 if matching.moments is not None else 0
+    packed = matching.moments is not None
+    best, passes = Fit(starts[0], np.inf), 1 if packed else 0
     for start in starts:
         parameters, solution = matching.solve(start, strict=True, callback=callback)
-        if matching.moments is None:
-            passes += solution.n_passes
-        if best is None or solution.value < best.objective:
+        passes += 0 if packed else solution.n_passes
+        if solution.value < best.objective:
             best = Fit(
                 parameters,
                 solution.value,
                 n_iter=solution.n_iter,
                 converged=solution.converged,
-                interrupted=solution.interrupted,
                 history=solution.history,
             )
-        if solution.interrupted or (matching.moments is not None and solution.value < 1e-22):
-            best.interrupted = solution.interrupted
+        best.interrupted = solution.interrupted
+        if solution.interrupted or (packed and solution.value < 1e-22):
             break
     best.n_passes = passes
     return best
+
+
+@dataclass
+class Candidate:
+    """A mixture on its way to the best likelihood, and the moment fit it came from, if any."""
+
+    result: EMResult
+    solution: Solution | None
+
+    @property
+    def value(self) -> float:
+        return self.result.log_likelihood
+
+
+class LikelihoodSearch:
+    """EM for many starts, more of it for the better ones, and repairs for the best."""
+
+    def __init__(
+        self, likelihood: Likelihood, rng: np.random.Generator, tol: float, max_iter: int
+    ) -> None:
+        self.likelihood, self.rng = likelihood, rng
+        self.tol, self.max_iter = tol, max_iter
+        self.loose = max(tol, 1e-5)
+        self.n_iter = 0
+        self.cheap = likelihood.X.size <= SMALL_DATA
+
+    def run(self, candidate: Candidate, max_iter: int, tol: float) -> Candidate:
+        parameters = candidate.result.parameters
+        result = self.likelihood.fit(parameters, tol=tol, max_iter=max_iter)
+        self.n_iter += result.n_iter
+        return Candidate(result, candidate.solution)
+
+    def shortlist(self, candidates: list[Candidate], callback: Callable) -> list[Candidate]:
+        """All of them after a few steps; on small data the better ones after some more."""
+        short = []
+        for candidate in candidates:
+            short.append(self.run(candidate, 10, max(self.tol, 1e-4)))
+            callback("likelihood", short[-1].value)
+        short.sort(key=lambda c: -c.value)
+        if self.cheap:
+            short[:12] = [self.run(c, 30, max(self.tol, 1e-4)) for c in short[:12]]
+            short.sort(key=lambda c: -c.value)
+        return short
+
+    def finish(self, candidate: Candidate) -> Candidate:
+        return self.run(candidate, self.max_iter, self.loose)
+
+    def repaired(self, candidate: Candidate, move: Callable, tries: int) -> Candidate:
+        """After split_and_merge or relocate."""
+        before = candidate.result.n_iter
+        result = move(
+            self.likelihood,
+            candidate.result,
+            self.rng,
+            tol=self.loose,
+            max_iter=self.max_iter,
+            tries=tries,
+        )
+        self.n_iter += result.n_iter - before
+        return Candidate(result, candidate.solution)
+
+    def best(self, short: list[Candidate], callback: Callable) -> tuple[Candidate, list[float]]:
+        """The best after repairs, and the likelihoods of all that were carried to the end."""
+        values: list[float] = []
+        best: Candidate | None = None
+        for i, candidate in enumerate(short[:4]):
+            full = self.finish(candidate)
+            known = any(abs(full.value - value) < self.loose for value in values)
+            if i == 0 or (self.cheap and not known):
+                full = self.repaired(full, split_and_merge, tries=5)
+            values.append(full.value)
+            callback("likelihood", full.value)
+            if best is None or full.value > best.value:
+                best = full
+            if full.result.interrupted:
+                break
+        assert best is not None
+        if self.cheap:
+            tries = int(np.clip(len(self.likelihood.X) // 4, 30, 45))
+            best = self.repaired(best, relocate, tries)
+        return best, values
 
 
 def fit_likelihood(
@@ -173,72 +250,47 @@ def fit_likelihood(
     *,
     tol: float,
     max_iter: int,
-    search: bool,
+    wide: bool,
     callback: Callable[[str, float], None],
 ) -> Fit:
-    """Moment fits from ``starts`` (which of the matchings, and where), and ``others`` as they are;
-    a few EM steps for each, EM to the end for the best, and split-and-merge from there."""
-    X = likelihood.X
-    # On small data a thread costs more than it gives; on large data EM uses the threads itself.
-    workers = worker_count(np) if 2e5 < X.size < 4e6 else 1
+    """Moment fits from ``starts`` (which of the matchings, and where), and ``others`` as they are.
+
+    A few EM steps for each, EM to the end for the best and, if ``wide``, repairs from there.
+    """
+    # On small data threads cost more than they give; on large data EM uses them itself.
+    workers = worker_count(np) if 2e5 < likelihood.X.size < 4e6 else 1
 
     def moment_start(job: tuple[int, Parameters]) -> tuple[Parameters, Solution]:
         parameters, solution = matchings[job[0]].solve(job[1], strict=False)
         callback("moments", solution.value)
         return parameters, solution
 
+    def candidate(parameters: Parameters, solution: Solution | None) -> Candidate:
+        return Candidate(EMResult(parameters, -np.inf, 0, False, False), solution)
+
     with single_threaded_blas():
         solved = parallel_map(moment_start, starts, workers)
-        guesses = [(parameters, solution) for parameters, solution in solved]
-        guesses += [(parameters, None) for parameters in others]
-        cheap = X.size <= SMALL_DATA
-        short = []
-        for parameters, solution in guesses:
-            result = likelihood.fit(parameters, tol=max(tol, 1e-4), max_iter=10)
-            callback("likelihood", result.log_likelihood)
-            short.append((result, solution))
-        n_iter = sum(r.n_iter for r, _ in short)
-        short.sort(key=lambda pair: -pair[0].log_likelihood)
-        if cheap:
-            for i, (result, solution) in enumerate(short[:12]):
-                longer = likelihood.fit(result.parameters, tol=max(tol, 1e-4), max_iter=30)
-                n_iter += longer.n_iter
-                short[i] = longer, solution
-            short.sort(key=lambda pair: -pair[0].log_likelihood)
-        best: tuple[EMResult, Solution | None] | None = None
-        values = []
-        options = {"tol": max(tol, 1e-5), "max_iter": max_iter}
-        for i, (result, solution) in enumerate(short[: 4 if search else 1]):
-            full = likelihood.fit(result.parameters, **options)
-            n_iter += full.n_iter
-            known = any(abs(full.log_likelihood - v) < 1e-5 for v in values)
-            if search and (i == 0 or (cheap and not known)):
-                before = full.n_iter
-                full = split_and_merge(likelihood, full, rng, tries=5, **options)
-                n_iter += full.n_iter - before
-            callback("likelihood", full.log_likelihood)
-            values.append(full.log_likelihood)
-            if best is None or full.log_likelihood > best[0].log_likelihood:
-                best = full, solution
-            if full.interrupted:
-                break
-        if search and cheap:
-            tries = int(np.clip(len(X) // 4, 30, 45))
-            best = relocate(likelihood, best[0], rng, tries=tries, **options), best[1]
-        final = likelihood.fit(best[0].parameters, tol=tol, max_iter=max_iter)
-    n_iter += final.n_iter
-    interrupted = final.interrupted or best[0].interrupted
-    solutions = [s for _, s in solved]
-    implicit = any(m.moments is None for m in matchings)
+        search = LikelihoodSearch(likelihood, rng, tol, max_iter)
+        candidates = [candidate(*pair) for pair in solved] + [candidate(p, None) for p in others]
+        short = search.shortlist(candidates, callback)
+        if wide:
+            best, values = search.best(short, callback)
+        else:
+            best = search.finish(short[0])
+            values = [best.value]
+        final = search.run(best, max_iter, tol)
+    solutions = [solution for _, solution in solved]
+    implicit = any(matching.moments is None for matching in matchings)
     moment_passes = sum(s.n_passes for s in solutions) if implicit else len(matchings)
-    chosen = best[1]
+    chosen = final.solution
+    interrupted = final.result.interrupted or best.result.interrupted
     return Fit(
-        final.parameters,
+        final.result.parameters,
         np.nan if chosen is None else chosen.value,
-        final.log_likelihood,
-        final.n_iter,
-        n_iter + moment_passes,
-        final.converged,
+        final.value,
+        final.result.n_iter,
+        search.n_iter + moment_passes,
+        final.result.converged,
         interrupted or any(s.interrupted for s in solutions),
         [] if chosen is None else chosen.history,
         values,
@@ -291,3 +343,36 @@ def affordable_starts(model: Model, p: int) -> int:
     em = 1e6 + 2.0 * p * width * model.m
     return int(np.clip(10 * em / newton, 0, 4))
 
+
+def single_component(kind: str, atoms: Atoms, floor: float) -> Fit:
+    """One component: the mean and the covariance, which every method agrees on."""
+    weights, n = np.asarray(atoms.column)[:, 0], atoms.means.shape[1]
+    mean = weights @ atoms.means
+    spread = _second_moment(atoms, weights) - np.outer(mean, mean) + floor * np.eye(n)
+    parameters = Parameters(np.ones(1), mean[None], common_covariance(kind, 1, spread))
+    fit = Fit(parameters, 0.0, n_iter=1, n_passes=1, converged=True, history=[0.0])
+    if atoms.covariance.zero:
+        likelihood = Likelihood(atoms.means, weights, kind, floor)
+        fit.log_likelihood = float(weights @ likelihood.responsibilities(parameters)[1])
+    return fit
+
+
+def draws(atoms: Atoms, rng: np.random.Generator) -> np.ndarray:
+    """Points to start from: the means, spread by the covariances where these can be drawn from."""
+    rows = rng.choice(len(atoms), 2000, p=np.asarray(atoms.column)[:, 0])
+    points = atoms.means[rows]
+    if atoms.covariance.zero:
+        return points
+    matrices = np.broadcast_to(atoms.covariance.matrices(), (len(atoms), *[points.shape[1]] * 2))
+    values, vectors = np.linalg.eigh(matrices)
+    roots = vectors * np.sqrt(np.maximum(values, 0))[:, None, :]
+    return points + (roots[rows] @ rng.normal(size=(len(rows), points.shape[1], 1)))[:, :, 0]
+
+
+def _second_moment(atoms: Atoms, weights: np.ndarray) -> np.ndarray:
+    total = (atoms.means * weights[:, None]).T @ atoms.means
+    if not atoms.covariance.zero:
+        matrices = atoms.covariance.matrices()
+        shares = weights if len(matrices) > 1 else np.array([weights.sum()])
+        total = total + np.tensordot(shares, matrices, axes=1)
+    return total

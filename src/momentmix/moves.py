@@ -116,15 +116,16 @@ def _candidates(
     dropped = drop_losses(log_joint.copy(), likelihood.weights, parameters.weights)
     merged = merge_losses(kind, parameters)
     R, _ = softmax(log_joint)
-    splits = [_split(likelihood, R[:, k], rng) for k in range(m)]
-    scored = []
-    for k, split in enumerate(splits):
-        if split is not None:
+    splits = {k: _split(likelihood, R[:, k], rng) for k in range(m)}
+    scored: list[tuple[float, int, int, int]] = []
+    for k, split in splits.items():
+        if split.gain > -np.inf:
             others = [i for i in range(m) if i != k]
             scored += [(split.gain - dropped[i], k, i, i) for i in others]
             scored += [(split.gain - merged[i, j], k, i, j) for i, j in combinations(others, 2)]
     scored.sort(reverse=True)
-    chosen, seen = [], set()
+    chosen: list[Parameters] = []
+    seen: set[tuple[int, int, int]] = set()
     for _, k, i, j in scored:
         # After one candidate with a split and one with a sacrifice, their further pairings wait.
         if {(k, k, -1), (i, j, 0)} <= seen:
@@ -153,18 +154,21 @@ def drop_losses(L: np.ndarray, weights: np.ndarray, shares: np.ndarray) -> np.nd
     return losses + np.log1p(-np.minimum(shares, 1 - 1e-16))
 
 
-def _split(likelihood: Likelihood, r: np.ndarray, rng: np.random.Generator) -> Split | None:
-    """The best of a few splits of one component, by EM on the samples that are mostly its own."""
+def _split(likelihood: Likelihood, r: np.ndarray, rng: np.random.Generator) -> Split:
+    """The best of a few splits of one component, by EM on the samples that are mostly its own.
+
+    The gain is -∞ where there are too few of them.
+    """
+    best = Split(-np.inf, *[np.empty(0)] * 3)
     own = np.flatnonzero(r > 0.5)
     weights = likelihood.weights[own] * r[own]
     share = float(weights.sum())
     if len(own) < 8 or share <= 0:
-        return None
+        return best
     X = likelihood.X[own]
     local = Likelihood(X, weights / share, likelihood.kind, likelihood.floor)
     one = local.from_responsibilities(np.ones((len(own), 1)))
     single = float(local.weights @ local.responsibilities(one)[1])
-    best: Split | None = None
     for direction in _directions(local, one, rng):
         side = (X - one.means[0]) @ direction > 0
         if not 2 <= side.sum() <= len(side) - 2:
@@ -172,14 +176,12 @@ def _split(likelihood: Likelihood, r: np.ndarray, rng: np.random.Generator) -> S
         start = local.from_responsibilities(np.column_stack([side, ~side]).astype(float))
         two = local.fit(start, tol=1e-3, max_iter=10)
         gain = share * (two.log_likelihood - single)
-        if np.isfinite(gain) and (best is None or gain > best.gain):
+        if np.isfinite(gain) and gain > best.gain:
             best = Split(gain, *two.parameters)
     return best
 
 
-def _directions(
-    local: Likelihood, one: Parameters, rng: np.random.Generator
-) -> list[np.ndarray]:
+def _directions(local: Likelihood, one: Parameters, rng: np.random.Generator) -> list[np.ndarray]:
     """Where a component may fall apart: its longest axis, as it is and in its own metric."""
     centred = (local.X - one.means[0]) * np.sqrt(local.weights)[:, None]
     variances = np.sum(centred**2, axis=0) + 1e-300

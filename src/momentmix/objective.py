@@ -18,7 +18,7 @@ from momentmix.bell import bell_derivatives, bell_polynomials
 from momentmix.bilinear import Form, bilinear
 from momentmix.covariance import make_covariance, restricted
 from momentmix.cumulants import cumulants
-from momentmix.packed import distribution_moments, gaussian_moments, moment_jacobian, tables
+from momentmix.packed import gaussian_moments, moment_jacobian, tables
 from momentmix.parametrisation import Parametrisation
 
 
@@ -51,13 +51,14 @@ class PackedObjective:
     def _compute(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         p = self.parametrisation
         atoms = p.atoms(x)
+        shares = np.asarray(atoms.weights)
         matrices = np.broadcast_to(atoms.covariance.matrices(), (p.m, p.n, p.n))
         M = gaussian_moments(atoms.means, matrices, self.d)
         in_means, in_matrices = moment_jacobian(M, p.n, self.d)
-        weighted = np.moveaxis(atoms.weights[:, None, None] * in_means, 0, 1)
-        in_cov = restricted(p.kind, atoms.weights, in_matrices)
+        weighted = np.moveaxis(shares[:, None, None] * in_means, 0, 1)
+        in_cov = restricted(p.kind, shares, in_matrices)
         jacobian = p.pullback(x, M.T, weighted, in_cov)
-        residual = atoms.weights @ M - self.moments
+        residual = shares @ M - self.moments
         if self.factor is not None:
             return self.factor @ residual, self.factor @ jacobian
         return self.roots * residual, self.roots[:, None] * jacobian
@@ -101,7 +102,8 @@ class ImplicitObjective:
         self.n_passes = 0
 
     def pull(self, x: np.ndarray, form: Form) -> np.ndarray:
-        return self.parametrisation.pullback(x, form.values, form.means, form.covariances)
+        gradient = [np.asarray(part) for part in form]
+        return self.parametrisation.pullback(x, *gradient)
 
     def value_and_gradient(self, x: np.ndarray) -> tuple[float, np.ndarray]:
         self.n_passes += 1
@@ -204,7 +206,9 @@ class Preconditioner:
         elif p.kind == "spherical":
             covariances = covariances * p.n
         self.p, self.scale = p, p.covariances.scale(rest)
-        self.blocks = [b + 1e-9 * np.trace(b) * np.eye(len(b)) for b in (in_weights, means, covariances)]
+        self.blocks = [
+            b + 1e-9 * np.trace(b) * np.eye(len(b)) for b in (in_weights, means, covariances)
+        ]
         parts = [np.diag(self.blocks[0]), np.repeat(np.diag(self.blocks[1]), p.n)]
         width = self.scale.size // len(self.blocks[2])
         parts.append(np.repeat(np.diag(self.blocks[2]), width) * self.scale.reshape(-1) ** 2)
@@ -222,15 +226,3 @@ class Preconditioner:
             return np.concatenate([part.reshape(-1) for part in parts])
 
         return solve
-
-
-def moment_objective(
-    parametrisation: Parametrisation, data: Any, weights: Sequence[float], packed: bool
-) -> PackedObjective | ImplicitObjective:
-    """The cost of matching ``data``, in the form that ``packed`` says."""
-    if packed:
-        moments = distribution_moments(data, len(weights) - 1)
-        objective = PackedObjective(parametrisation, moments, weights)
-        objective.n_passes = 1
-        return objective
-    return ImplicitObjective(parametrisation, data.atoms, weights)

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from functools import lru_cache
 from math import factorial, prod, sqrt
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
 
+from momentmix.atoms import Atoms
 from momentmix.dense import packed_indices, packed_multiplicities, packed_size
 
 
@@ -57,9 +58,7 @@ def tables(n: int, d: int) -> Tables:
     orders = np.repeat(np.arange(d + 1), sizes)
     without_last = lower[np.arange(N), last]
     twice, pairs = lower[lower], 0.5 * counts[:, :, None] * counts[lower]
-    return Tables(
-        starts, orders, multiplicities, last, without_last, lower, counts, twice, pairs
-    )
+    return Tables(starts, orders, multiplicities, last, without_last, lower, counts, twice, pairs)
 
 
 def gaussian_moments(means: np.ndarray, matrices: np.ndarray, d: int) -> np.ndarray:
@@ -88,18 +87,21 @@ def moment_jacobian(M: np.ndarray, n: int, d: int) -> tuple[np.ndarray, np.ndarr
 
 @lru_cache(maxsize=8)
 def hermite_factor(n: int, d: int) -> csr_array:
-    """Sparse F (N, N) with FᵀF = S⁻¹, S the covariance of the moments of N(0, I), order 0 kept as it is.
+    """Sparse F (N, N) with FᵀF = S⁻¹, S the covariance of the moments of N(0, I).
 
     F r holds the errors of the means of the Hermite polynomials He_I / √(I!), which are
     uncorrelated under N(0, I). In whitened coordinates it is close to the optimal weight of the
     method of moments, needs no data, and makes high orders as well conditioned as low ones.
     He_I = Π_a He_{i_a}, and He_k(x) = Σ_j (-1)^j k! / (j! (k-2j)! 2^j) x^(k-2j).
+    Order 0 is kept as it is.
     """
     t = tables(n, d)
     place = {tuple(c): i for i, c in enumerate(t.counts.tolist())}
-    rows, columns, entries = [], [], []
+    rows: list[int] = []
+    columns: list[int] = []
+    entries: list[float] = []
     for i, exponents in enumerate(t.counts.tolist()):
-        terms = {(): 1.0}
+        terms: dict[tuple, float] = {(): 1.0}
         for k in exponents:
             series = [
                 (k - 2 * j, (-1) ** j * factorial(k) / (factorial(j) * factorial(k - 2 * j) * 2**j))
@@ -133,9 +135,8 @@ def sample_moments(X: np.ndarray, weights: np.ndarray | None, d: int) -> np.ndar
     return total / p if weights is None else total
 
 
-def distribution_moments(P: Any, d: int) -> np.ndarray:
-    """Moments of any distribution of orders 0..d; (N,)."""
-    atoms = P.atoms
+def atom_moments(atoms: Atoms, d: int) -> np.ndarray:
+    """Moments of weighted atoms, of orders 0..d; (N,)."""
     if atoms.covariance.zero:
         weights = None if isinstance(atoms.weights, float) else atoms.weights
         return sample_moments(np.asarray(atoms.means), weights, d)

@@ -72,7 +72,7 @@ class Parametrisation:
     def pullback(
         self, x: np.ndarray, in_weights: np.ndarray, in_means: np.ndarray, in_cov: np.ndarray
     ) -> np.ndarray:
-        """Gradients (…, m), (…, m, n), (…, own shape) in the mixture as gradients (…, size) in x."""
+        """Gradients (…, m), (…, m, n), (…, own shape) in the mixture as gradients in x."""
         first, _, rest = self.split(x)
         weights, means, covariances = self.decode(x)
         lead = in_weights.shape[:-1]

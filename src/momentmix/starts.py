@@ -66,9 +66,7 @@ POINTS = {"random": random_points, "k-means++": spread_points, "spectral": spect
 def around_points(kind: str, means: np.ndarray, share: float = 0.5) -> Parameters:
     """Equal weights, and covariances that are a share of the whole spread (which is 1)."""
     m, n = means.shape
-    return Parameters(
-        np.full(m, 1 / m), means, common_covariance(kind, m, share * np.eye(n))
-    )
+    return Parameters(np.full(m, 1 / m), means, common_covariance(kind, m, share * np.eye(n)))
 
 
 def kmeans_labels(

@@ -1,4 +1,4 @@
-"""Levenberg–Marquardt: damped Gauss–Newton steps, the damping led by how well the model predicts."""
+"""Levenberg–Marquardt: Gauss–Newton steps, damped as much as their predictions need."""
 
 from __future__ import annotations
 

@@ -43,9 +43,7 @@ def lbfgs(
     reason, converged, interrupted = "interrupted", False, True
     options = {"maxiter": max_iter, "maxfun": 10 * max_iter, "ftol": tol, "gtol": 0, "maxcor": 20}
     try:
-        result = minimize(
-            counted, x, jac=True, method="L-BFGS-B", callback=report, options=options
-        )
+        result = minimize(counted, x, jac=True, method="L-BFGS-B", callback=report, options=options)
         reason, converged, interrupted = str(result.message), bool(result.success), False
     except KeyboardInterrupt:
         pass

@@ -1,0 +1,102 @@
+"""Covariances as free numbers, for optimisation."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+class Coordinates:
+    """Covariances of one type as a vector of free numbers, for optimisation.
+
+    Without a floor the numbers are the entries themselves (off-diagonal ones times √2, so that
+    lengths are Frobenius norms): smooth and well scaled, but a covariance may come out indefinite.
+    With a floor they are entries of a factor, Σ = floor I + L Lᵀ: always valid, less well scaled.
+    """
+
+    def __init__(self, kind: str, m: int, n: int, floor: float | None = None) -> None:
+        self.kind, self.n, self.floor = kind, n, floor
+        self.shape = {"spherical": (m,), "diag": (m, n), "tied": (1, n, n), "full": (m, n, n)}[kind]
+        self.square = kind in ("full", "tied")
+        lower = np.tril_indices(n)
+        self._rows, self._columns = lower
+        self._unit = np.where(lower[0] == lower[1], 1.0, np.sqrt(0.5))
+        entries = (self.shape[0], len(self._rows)) if self.square else self.shape
+        self.entries, self.size = entries, int(np.prod(entries))
+
+    def encode(self, array: np.ndarray) -> np.ndarray:
+        array = np.reshape(array, self.shape)
+        if self.floor is None:
+            if self.square:
+                array = array[:, self._rows, self._columns] / self._unit
+            return array.reshape(-1)
+        tiny = 1e-3 * self.floor
+        if not self.square:
+            return np.sqrt(np.maximum(array - self.floor, tiny)).reshape(-1)
+        values, vectors = np.linalg.eigh(array)
+        values = np.maximum(values - self.floor, tiny)
+        raised = (vectors * values[:, None, :]) @ vectors.swapaxes(1, 2)
+        return np.linalg.cholesky(raised)[:, self._rows, self._columns].reshape(-1)
+
+    def decode(self, x: np.ndarray) -> np.ndarray:
+        x = x.reshape(self.entries)
+        if not self.square:
+            return x.copy() if self.floor is None else self.floor + x * x
+        if self.floor is None:
+            array = np.empty(self.shape)
+            array[:, self._rows, self._columns] = x * self._unit
+            array[:, self._columns, self._rows] = x * self._unit
+        else:
+            L = self._factor(x)
+            array = L @ L.swapaxes(1, 2) + self.floor * np.eye(self.n)
+        return array[0] if self.kind == "tied" else array
+
+    def pullback(self, x: np.ndarray, G: np.ndarray) -> np.ndarray:
+        """From gradients (…, own shape) in the covariances to gradients (…, size) in x."""
+        lead = G.shape[: G.ndim - len(self.shape) + (self.kind == "tied")]
+        G = G.reshape(*lead, *self.shape)
+        x = x.reshape(self.entries)
+        if not self.square:
+            g = G if self.floor is None else 2 * x * G
+        elif self.floor is None:
+            g = G[..., self._rows, self._columns] / self._unit
+        else:
+            g = 2 * (G @ self._factor(x))[..., self._rows, self._columns]
+        return g.reshape(*lead, self.size)
+
+    def _factor(self, x: np.ndarray) -> np.ndarray:
+        L = np.zeros(self.shape)
+        L[:, self._rows, self._columns] = x
+        return L
+
+    def scale(self, x: np.ndarray) -> np.ndarray:
+        """How far Σ moves for a unit of each number, roughly; (entries)."""
+        if self.floor is None:
+            return np.ones(self.entries)
+        moved = 2 * np.abs(x.reshape(self.entries))
+        return np.maximum(moved, 0.05 * moved.mean() + 1e-12)
+
+
+def restricted(kind: str, weights: np.ndarray, G: np.ndarray) -> np.ndarray:
+    """Gradients (m, N, n, n) in each atom's matrix as gradients (N, own shape) of the mixture."""
+    if kind == "tied":
+        return np.tensordot(weights, G, axes=1)
+    G = np.moveaxis(weights[:, None, None, None] * G, 0, 1)
+    if kind == "full":
+        return G
+    diagonals = np.diagonal(G, axis1=2, axis2=3)
+    return diagonals if kind == "diag" else diagonals.sum(axis=2)
+
+
+def raised_to_floor(kind: str, array: np.ndarray, floor: float) -> np.ndarray:
+    """The nearest covariances with no variance, or eigenvalue, below the floor."""
+    if kind in ("spherical", "diag"):
+        return np.maximum(array, floor)
+    values, vectors = np.linalg.eigh(array)
+    raised = (vectors * np.maximum(values, floor)[..., None, :]) @ vectors.swapaxes(-1, -2)
+    return (raised + raised.swapaxes(-1, -2)) / 2
+
+
+def smallest_variance(kind: str, array: np.ndarray) -> float:
+    """The least variance, or eigenvalue, of all components."""
+    values = array if kind in ("spherical", "diag") else np.linalg.eigvalsh(array)
+    return float(np.min(values))

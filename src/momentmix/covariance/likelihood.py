@@ -1,0 +1,96 @@
+"""Covariances in likelihood fits: densities, M-steps, splits and merges, changes of coordinates."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from momentmix.covariance.classes import packing
+
+
+def log_density_coefficients(
+    kind: str, means: np.ndarray, array: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """log N(x; μ_j, Σ_j) = constant_j + linear_j · x + quadratic_j · features(x).
+
+    The features are those of ``quadratic``; (m,), (m, n) and (m or 1, D). Cancellation costs a
+    relative 1e-16 of ‖x‖²/σ², nothing in centred and scaled coordinates.
+    """
+    n = means.shape[1]
+    if kind in ("spherical", "diag"):
+        precision = 1 / array
+        per_feature = precision[:, None] if kind == "spherical" else precision
+        linear = means * per_feature
+        logs = np.broadcast_to(np.log(per_feature), means.shape).sum(axis=1)
+    else:
+        precision = np.linalg.inv(array)
+        linear = (means[:, None, :] @ precision)[:, 0, :]
+        logs = -np.linalg.slogdet(array)[1]
+    constant = 0.5 * (logs - np.sum(means * linear, axis=1) - n * np.log(2 * np.pi))
+    if kind == "spherical":
+        return constant, linear, -0.5 * precision[:, None]
+    if kind == "diag":
+        return constant, linear, -0.5 * precision
+    upper, _, times = packing(n)
+    return constant, linear, precision.reshape(-1, n * n)[:, upper] * (-0.5 * times)
+
+
+def fitted_covariance(
+    kind: str, shares: np.ndarray, means: np.ndarray, seconds: np.ndarray, floor: float
+) -> np.ndarray:
+    """Covariances of components with given shares, means and mean features; floor I is added."""
+    n = means.shape[1]
+    if kind == "spherical":
+        return np.maximum(seconds[:, 0] - np.sum(means * means, axis=1), 0) / n + floor
+    if kind == "diag":
+        return np.maximum(seconds - means * means, 0) + floor
+    matrices = seconds[:, packing(n)[1]].reshape(-1, n, n)
+    matrices = matrices - means[:, :, None] * means[:, None, :] + floor * np.eye(n)
+    return np.tensordot(shares, matrices, axes=1) if kind == "tied" else matrices
+
+
+def common_covariance(kind: str, m: int, matrix: np.ndarray) -> np.ndarray:
+    """One covariance matrix for all of m components, in the shape of the type."""
+    n = len(matrix)
+    if kind == "spherical":
+        return np.full(m, np.trace(matrix) / n)
+    if kind == "diag":
+        return np.tile(np.diag(matrix), (m, 1))
+    return matrix.copy() if kind == "tied" else np.tile(matrix, (m, 1, 1))
+
+
+def mapped_covariance(kind: str, array: np.ndarray, A: np.ndarray) -> np.ndarray:
+    """A Σ Aᵀ, where A is a number for spherical, a vector for diag and a matrix otherwise."""
+    if kind in ("spherical", "diag"):
+        return array * A**2
+    mapped = A @ array @ A.T
+    return (mapped + mapped.swapaxes(-1, -2)) / 2
+
+
+def merged_covariance(kind: str, difference: np.ndarray) -> np.ndarray:
+    """The outer square of a difference of means, as far as a covariance of the type can see it."""
+    if kind == "spherical":
+        return np.asarray(np.mean(difference**2))
+    return difference**2 if kind == "diag" else np.outer(difference, difference)
+
+
+def replaced(kind: str, array: np.ndarray, rows: list[int], new: np.ndarray) -> np.ndarray:
+    """The covariances with those of some components exchanged; a tied one stays."""
+    if kind == "tied":
+        return array
+    array = array.copy()
+    array[rows] = new
+    return array
+
+
+def free_parameters(kind: str, m: int, n: int) -> int:
+    """Degrees of freedom of the covariances."""
+    square = n * (n + 1) // 2
+    return {"spherical": m, "diag": m * n, "tied": square, "full": m * square}[kind]
+
+
+def precision_cholesky(kind: str, array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Precisions, and their factors U with Σ⁻¹ = U Uᵀ, in the shapes of the covariances."""
+    if kind in ("spherical", "diag"):
+        return 1 / array, 1 / np.sqrt(array)
+    factors = np.linalg.inv(np.linalg.cholesky(array)).swapaxes(-1, -2)
+    return factors @ factors.swapaxes(-1, -2), factors

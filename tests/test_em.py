@@ -1,0 +1,186 @@
+import warnings
+
+import numpy as np
+import pytest
+from scipy import stats
+from sklearn.datasets import load_iris
+from sklearn.mixture import GaussianMixture
+
+from momentmix import em
+from momentmix.covariance import make_covariance
+from momentmix.em import Likelihood, Parameters, softmax
+from momentmix.moves import drop_losses, merge_losses, relocate, split_and_merge
+
+TYPES = ("full", "tied", "diag", "spherical")
+IRIS = load_iris().data
+IRIS = (IRIS - IRIS.mean(axis=0)) / IRIS.std(axis=0)
+
+
+def sklearn_start(kind, X=IRIS, m=3):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        gm = GaussianMixture(m, covariance_type=kind, random_state=0, max_iter=1).fit(X)
+    return Parameters(gm.weights_, gm.means_, gm.covariances_)
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_same_steps_as_sklearn(kind):
+    start = sklearn_start(kind)
+    result = Likelihood(IRIS, None, kind, 1e-6).fit(start, tol=1e-9, max_iter=1000)
+    gm = GaussianMixture(3, covariance_type=kind, random_state=0, tol=1e-9, max_iter=1000).fit(IRIS)
+    assert result.converged
+    np.testing.assert_allclose(result.log_likelihood, gm.score(IRIS), atol=1e-7)
+    np.testing.assert_allclose(result.parameters.means, gm.means_, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_log_density_is_scipys(kind):
+    parameters = sklearn_start(kind)
+    likelihood = Likelihood(IRIS, None, kind, 1e-6)
+    C = make_covariance(kind, parameters.covariances, 4).matrices()
+    want = np.column_stack(
+        [
+            np.log(w) + stats.multivariate_normal(mu, c).logpdf(IRIS)
+            for w, mu, c in zip(
+                parameters.weights, parameters.means, np.broadcast_to(C, (3, 4, 4)), strict=True
+            )
+        ]
+    )
+    np.testing.assert_allclose(likelihood.log_joint(parameters), want, rtol=1e-9)
+    R, log_density = likelihood.responsibilities(parameters)
+    np.testing.assert_allclose(R.sum(axis=1), 1)
+    np.testing.assert_allclose(log_density, np.logaddexp.reduce(want, axis=1), rtol=1e-9)
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_whole_weights_are_repeated_rows(kind, rng):
+    counts = rng.integers(0, 4, len(IRIS))
+    repeated = np.repeat(IRIS, counts, axis=0)
+    weights = counts / counts.sum()
+    start = sklearn_start(kind)
+    one, after_one = Likelihood(IRIS, weights, kind, 1e-6).step(start)
+    two, after_two = Likelihood(repeated, None, kind, 1e-6).step(start)
+    np.testing.assert_allclose(one, two, rtol=1e-12)
+    for a, b in zip(after_one, after_two, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_blocks_do_not_change_a_step(kind, monkeypatch, rng):
+    X = rng.normal(size=(3000, 4))
+    start = sklearn_start(kind, X)
+    whole = Likelihood(X, None, kind, 1e-6).step(start)
+    monkeypatch.setattr(em, "_BLOCK_BYTES", 1)
+    monkeypatch.setattr(em, "_CACHE_BYTES", 0)
+    blocks = Likelihood(X, None, kind, 1e-6)
+    assert len(blocks._blocks()) > 5
+    split = blocks.step(start)
+    np.testing.assert_allclose(split[0], whole[0], rtol=1e-12)
+    for a, b in zip(whole[1], split[1], strict=True):
+        np.testing.assert_allclose(b, a, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_likelihood_never_falls(kind):
+    values = []
+    Likelihood(IRIS, None, kind, 1e-6).fit(
+        sklearn_start(kind), tol=0, max_iter=40, callback=lambda i, v: values.append(v)
+    )
+    assert np.min(np.diff(values)) > -1e-9
+
+
+@pytest.mark.parametrize("kind", ["full", "diag", "spherical", "tied"])
+def test_a_dead_component_comes_back(kind):
+    start = sklearn_start(kind)
+    means = start.means.copy()
+    means[2] = 1000.0
+    dead = start._replace(means=means)
+    result = Likelihood(IRIS, None, kind, 1e-6).fit(dead, tol=1e-6, max_iter=300)
+    assert result.parameters.weights.min() > 1 / 300
+    assert all(np.all(np.isfinite(a)) for a in result.parameters)
+
+
+def test_interruption_keeps_the_parameters(monkeypatch):
+    likelihood = Likelihood(IRIS, None, "full", 1e-6)
+    steps = iter(range(4))
+    original = Likelihood.step
+
+    def step(self, parameters):
+        if next(steps) == 3:
+            raise KeyboardInterrupt
+        return original(self, parameters)
+
+    monkeypatch.setattr(Likelihood, "step", step)
+    result = likelihood.fit(sklearn_start("full"), tol=0, max_iter=100)
+    assert result.interrupted
+    assert np.isfinite(result.log_likelihood)
+
+
+def three_clusters(rng):
+    centres = np.array([[0.0, 0.0], [6.0, 0.0], [9.0, 0.0]])
+    return np.concatenate([c + rng.normal(size=(200, 2)) for c in centres]), centres
+
+
+def test_drop_losses_are_what_is_lost(rng):
+    X, centres = three_clusters(rng)
+    likelihood = Likelihood(X, None, "spherical", 1e-6)
+    parameters = Parameters(np.array([0.3, 0.3, 0.4]), centres, np.ones(3))
+    value = likelihood.weights @ likelihood.responsibilities(parameters)[1]
+    losses = drop_losses(likelihood.log_joint(parameters), likelihood.weights, parameters.weights)
+    for i in range(3):
+        rest = [j for j in range(3) if j != i]
+        kept = parameters.weights[rest] / parameters.weights[rest].sum()
+        fewer = Parameters(kept, centres[rest], np.ones(2))
+        lost = value - likelihood.weights @ likelihood.responsibilities(fewer)[1]
+        np.testing.assert_allclose(losses[i], lost, rtol=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["full", "diag", "spherical"])
+def test_merge_losses_hold_for_separate_components(kind, rng):
+    X, centres = three_clusters(rng)
+    X = X * [1.0, 1.0] + np.array([[0.0, 0.0]])
+    labels = np.argmin(((X[:, None] - centres) ** 2).sum(axis=2), axis=1)
+    far = X + 100 * labels[:, None] * np.array([1.0, 0.0])
+    likelihood = Likelihood(far, None, kind, 1e-9)
+    R = (labels[:, None] == np.arange(3)).astype(float)
+    three = likelihood.from_responsibilities(R)
+    losses = merge_losses(kind, three)
+    value = likelihood.weights @ likelihood.responsibilities(three)[1]
+    merged = np.column_stack([R[:, 0], R[:, 1] + R[:, 2]])
+    two = likelihood.from_responsibilities(merged)
+    lost = value - likelihood.weights @ likelihood.responsibilities(two)[1]
+    np.testing.assert_allclose(losses[1, 2], lost, rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["full", "diag", "spherical"])
+def test_split_and_merge_repairs_a_planted_defect(kind, rng):
+    X, _ = three_clusters(rng)
+    X = np.concatenate([X, np.array([0.0, 20.0]) + rng.normal(size=(200, 2))])
+    labels = np.repeat([0, 1, 1, 2], 200)
+    labels[600:700] = 3  # the far cluster cut in two, the near ones taken as one
+    likelihood = Likelihood(X, None, kind, 1e-6)
+    start = likelihood.from_responsibilities((labels[:, None] == np.arange(4)).astype(float))
+    stuck = likelihood.fit(start, tol=1e-8, max_iter=300)
+    truth = np.repeat(np.eye(4), 200, axis=0)
+    best = likelihood.fit(likelihood.from_responsibilities(truth), tol=1e-8, max_iter=300)
+    repaired = split_and_merge(likelihood, stuck, rng, tol=1e-8, max_iter=300, tries=4)
+    assert stuck.log_likelihood < best.log_likelihood - 0.01
+    assert repaired.log_likelihood > best.log_likelihood - 1e-4
+
+
+def test_relocation_never_loses(rng):
+    X, _ = three_clusters(rng)
+    likelihood = Likelihood(X, None, "full", 1e-6)
+    start = likelihood.fit(
+        Parameters(np.full(3, 1 / 3), X[:3].copy(), np.tile(np.eye(2), (3, 1, 1))),
+        tol=1e-6,
+        max_iter=200,
+    )
+    moved = relocate(likelihood, start, rng, tol=1e-6, max_iter=200, tries=20)
+    assert moved.log_likelihood >= start.log_likelihood
+
+
+def test_softmax_of_large_numbers():
+    R, total = softmax(np.array([[1e4, 0.0], [-1e4, -1e4]]))
+    np.testing.assert_allclose(R, [[1, 0], [0.5, 0.5]])
+    np.testing.assert_allclose(total, [1e4, -1e4 + np.log(2)])

@@ -1,0 +1,421 @@
+import pickle
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.optimize import linear_sum_assignment
+from sklearn.base import clone
+from sklearn.datasets import load_iris, load_wine
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.mixture import GaussianMixture
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import momentmix as mm
+from momentmix import MomentMixture, fitting
+from momentmix.datasets import load_quakes, paper_mixture
+from momentmix.em import Likelihood, Parameters
+
+TYPES = ("full", "tied", "diag", "spherical")
+IRIS = load_iris().data
+
+
+def expected_failures(estimator):
+    if estimator.n_components > 1:  # scikit-learn declares the same of its KMeans
+        why = "random starts differ where rows are repeated"
+        return {"check_sample_weight_equivalence_on_dense_data": why}
+    return {}
+
+
+@parametrize_with_checks(
+    [MomentMixture(), MomentMixture(2, random_state=0, covariance_type="diag")],
+    expected_failed_checks=expected_failures,
+)
+def test_sklearn_conventions(estimator, check):
+    check(estimator)
+
+
+def matched(truth, fit):
+    """The order of the fitted components that is closest to the true means."""
+    cost = np.linalg.norm(truth[:, None] - fit[None], axis=2)
+    return linear_sum_assignment(cost)[1]
+
+
+def separated(kind, n, seed, m=3):
+    rng = np.random.default_rng(seed)
+    L = rng.normal(size=(m, n, n)) / np.sqrt(n)
+    full = 0.5 * L @ L.swapaxes(1, 2) + 0.2 * np.eye(n)
+    means = 2 * rng.normal(size=(m, n))
+    if n == 1:
+        means = np.array([[-2.0], [0.3], [2.5]]) + 0.2 * rng.normal(size=(3, 1))
+    covariances = {
+        "full": full,
+        "tied": full[0],
+        "diag": rng.uniform(0.2, 1, (m, n)),
+        "spherical": rng.uniform(0.2, 1, m),
+    }[kind]
+    return mm.Mixture(np.array([0.5, 0.3, 0.2]), means, covariances, kind)
+
+
+@pytest.mark.parametrize(
+    ("kind", "n"),
+    [*((kind, n) for kind in TYPES for n in (6, 1)), ("full", 2)],
+)
+@pytest.mark.parametrize("seed", range(3))
+def test_exact_moments_give_back_the_mixture(kind, n, seed):
+    truth = separated(kind, n, seed)
+    fit = MomentMixture(3, covariance_type=kind, random_state=seed).fit_moments(truth)
+    order = matched(truth.means, fit.means_)
+    np.testing.assert_allclose(fit.weights_[order], truth.weights, atol=1e-8)
+    np.testing.assert_allclose(fit.means_[order], truth.means, atol=1e-8)
+    C = fit.covariances_ if kind == "tied" else fit.covariances_[order]
+    np.testing.assert_allclose(C, truth.covariances, atol=1e-8)
+
+
+def test_debiased_samples_are_a_distribution_to_fit():
+    clean = mm.Mixture([0.5, 0.5], [[0.0, 0.0], [4.0, 1.0]], np.full(2, 0.2), "spherical")
+    X, _ = clean.sample(20_000, 0)
+    noisy = X + np.random.default_rng(1).normal(size=X.shape)
+    fit = MomentMixture(2, covariance_type="spherical", random_state=0).fit_moments(
+        mm.Samples(noisy, noise_covariance=1.0)
+    )
+    order = matched(clean.means, fit.means_)
+    np.testing.assert_allclose(fit.covariances_[order], 0.2, atol=0.1)
+    np.testing.assert_allclose(fit.means_[order], clean.means, atol=0.1)
+
+
+@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize(("a", "b"), [(1e-6, 0.0), (1e6, 1e6), (3.0, 1e6)])
+@pytest.mark.parametrize("polish", ["em", None])
+def test_a_fit_moves_with_the_data(kind, a, b, polish):
+    X = separated(kind, 2, 1).sample(400, 0)[0]
+    options = {"covariance_type": kind, "random_state": 0, "polish": polish}
+    plain = MomentMixture(3, **options).fit(X)
+    mapped = MomentMixture(3, **options).fit(a * X + b)
+    order = matched(a * plain.means_ + b, mapped.means_)
+    np.testing.assert_allclose((mapped.means_[order] - b) / a, plain.means_, atol=1e-6)
+    np.testing.assert_allclose(mapped.weights_[order], plain.weights_, atol=1e-6)
+    C = mapped.covariances_ if kind == "tied" else mapped.covariances_[order]
+    np.testing.assert_allclose(C / a**2, plain.covariances_, atol=1e-5)
+
+
+def test_the_papers_problem_reaches_the_ceiling():
+    truth = paper_mixture(0.1, 77)
+    X, _ = truth.sample(8000, 78)
+    fit = MomentMixture(20, covariance_type="diag", random_state=0).fit(X)
+    start = Parameters(truth.weights, truth.means, truth.covariances)
+    top = Likelihood(X, None, "diag", 1e-9).fit(start, tol=1e-6, max_iter=300).log_likelihood
+    assert fit.score(X) > top - 0.005
+    assert fit.converged_
+    np.testing.assert_allclose(fit.lower_bound_, fit.score(X), atol=1e-8)
+
+
+@pytest.mark.parametrize("order", [3, 4])
+@pytest.mark.parametrize("augmentation", ["implicit", "post-processing"])
+def test_pure_moments_of_the_papers_problem(order, augmentation):
+    """The sizes of error that converged order-4 moments have at this noise: 0.2 in the means."""
+    truth = paper_mixture(0.05, 0)
+    X, _ = truth.sample(8000, 1000)
+    fit = MomentMixture(
+        20, covariance_type="diag", order=order, omega=0.5, augmentation=augmentation,
+        polish=None, n_init=1, random_state=0, max_iter=150,
+    )  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        fit.fit(X)
+    order = matched(truth.means, fit.means_)
+    error = np.linalg.norm(truth.means - fit.means_[order], axis=1).mean()
+    assert 0.1 < error < 0.3
+    assert fit.weights_.sum() == pytest.approx(1)
+    assert fit.weights_.min() >= 0
+    assert len(fit.history_) > 10
+    assert fit.n_passes_ > 20
+
+
+@pytest.mark.parametrize("solver", ["gauss-newton", "lbfgs"])
+@pytest.mark.parametrize("init", ["random", "k-means++", "spectral"])
+def test_solvers_and_starts(solver, init):
+    X = separated("diag", 3, 0).sample(2000, 0)[0]
+    fit = MomentMixture(
+        3, covariance_type="diag", solver=solver, init=init, n_init=3, random_state=0
+    ).fit(X)
+    best = MomentMixture(3, covariance_type="diag", random_state=0).fit(X)
+    assert fit.score(X) > best.score(X) - 0.05
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_same_attributes_as_gaussian_mixture(kind):
+    theirs = GaussianMixture(3, covariance_type=kind, random_state=0).fit(IRIS)
+    ours = MomentMixture(3, covariance_type=kind, random_state=0).fit(IRIS)
+    public = [a for a in vars(theirs) if a.endswith("_") and not a.startswith("_")]
+    for name in public:
+        assert hasattr(ours, name), name
+        assert np.shape(getattr(ours, name)) == np.shape(getattr(theirs, name)) or name in (
+            "lower_bounds_",
+        )
+    methods = [m for m in dir(theirs) if not m.startswith("_") and callable(getattr(theirs, m))]
+    assert [m for m in methods if not hasattr(ours, m)] == []
+    theirs.weights_, theirs.means_ = ours.weights_, ours.means_
+    theirs.covariances_ = ours.covariances_
+    theirs.precisions_cholesky_ = ours.precisions_cholesky_
+    np.testing.assert_allclose(ours.score_samples(IRIS), theirs.score_samples(IRIS), rtol=1e-8)
+    np.testing.assert_allclose(ours.predict_proba(IRIS), theirs.predict_proba(IRIS), atol=1e-8)
+    np.testing.assert_array_equal(ours.predict(IRIS), theirs.predict(IRIS))
+    np.testing.assert_allclose(ours.bic(IRIS), theirs.bic(IRIS), rtol=1e-9)
+    np.testing.assert_allclose(ours.aic(IRIS), theirs.aic(IRIS), rtol=1e-9)
+
+
+def test_documented_example_of_the_class():
+    X = np.array([[1, 2], [1, 4], [1, 0], [10, 2], [10, 4], [10, 0]])
+    for cls in (GaussianMixture, MomentMixture):
+        gm = cls(n_components=2, random_state=0).fit(X)
+        np.testing.assert_allclose(np.sort(gm.means_[:, 0]), [1, 10], atol=1e-6)
+        labels = gm.predict([[0, 0], [12, 3]])
+        assert labels[0] != labels[1]
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_documented_example_of_covariances(kind):
+    """plot_gmm_covariances: three species of iris, means started at the class means."""
+    y = load_iris().target
+    means = np.array([IRIS[y == k].mean(axis=0) for k in range(3)])
+    accuracy = []
+    for cls in (GaussianMixture, MomentMixture):
+        gm = cls(3, covariance_type=kind, max_iter=200, random_state=0, means_init=means).fit(IRIS)
+        accuracy.append(np.mean(gm.predict(IRIS) == y))
+    assert accuracy[1] > accuracy[0] - 0.05
+
+
+def test_documented_example_of_density_estimation():
+    """plot_gmm_pdf: one blob far away, one stretched, two full components."""
+    rng = np.random.RandomState(0)
+    X = np.vstack(
+        [rng.randn(300, 2) + np.array([20, 20]), rng.randn(300, 2) @ [[0.0, -0.7], [3.5, 0.7]]]
+    )
+    theirs = GaussianMixture(2, covariance_type="full").fit(X)
+    ours = MomentMixture(2, covariance_type="full", random_state=0).fit(X)
+    assert ours.score(X) > theirs.score(X) - 1e-4
+    order = matched(theirs.means_, ours.means_)
+    np.testing.assert_allclose(ours.means_[order], theirs.means_, atol=0.01)
+
+
+def test_documented_example_of_model_selection():
+    """plot_gmm_selection: GridSearchCV over types and numbers, BIC as the score."""
+    rng = np.random.RandomState(0)
+    stretched = rng.randn(500, 2) @ np.array([[0.0, -0.1], [1.7, 0.4]])
+    X = np.concatenate([stretched, 0.7 * rng.randn(500, 2) + [-4, 1]])
+    search = GridSearchCV(
+        MomentMixture(random_state=0),
+        {"n_components": [1, 2, 3], "covariance_type": ["spherical", "full"]},
+        scoring=lambda estimator, X: -estimator.bic(X),
+    ).fit(X)
+    assert search.best_params_ == {"n_components": 2, "covariance_type": "full"}
+
+
+def test_clone_pickle_pipeline_and_names():
+    frame = pd.DataFrame(IRIS, columns=list("abcd"))
+    fit = MomentMixture(2, random_state=0).fit(frame)
+    assert list(fit.feature_names_in_) == list("abcd")
+    with pytest.raises(ValueError, match="feature names"):
+        fit.predict(frame[["b", "a", "c", "d"]])
+    again = pickle.loads(pickle.dumps(fit))
+    np.testing.assert_array_equal(again.predict_proba(frame), fit.predict_proba(frame))
+    fresh = clone(fit)
+    assert not hasattr(fresh, "means_")
+    pipe = make_pipeline(StandardScaler(), MomentMixture(3, random_state=0)).fit(frame)
+    assert set(pipe.predict(frame)) == {0, 1, 2}
+    assert np.isfinite(pipe.score(frame))
+
+
+def test_sample_weights_are_repeated_rows(rng):
+    X = separated("full", 2, 0).sample(300, 0)[0]
+    counts = rng.integers(0, 3, len(X))
+    options = {"random_state": 0, "tol": 1e-10, "max_iter": 1000}
+    weighted = MomentMixture(3, **options).fit(X, sample_weight=counts)
+    repeated = MomentMixture(3, **options).fit(np.repeat(X, counts, axis=0))
+    order = matched(repeated.means_, weighted.means_)
+    np.testing.assert_allclose(weighted.means_[order], repeated.means_, atol=1e-3)
+    np.testing.assert_allclose(weighted.lower_bound_, repeated.lower_bound_, atol=1e-6)
+
+
+def test_warm_start_goes_on_from_the_last_fit():
+    X = separated("full", 2, 0).sample(500, 0)[0]
+    fit = MomentMixture(3, random_state=0, warm_start=True).fit(X)
+    first = fit.means_.copy()
+    fit.fit(X)
+    np.testing.assert_allclose(fit.means_, first, atol=1e-3)
+    assert fit.n_iter_ <= 5
+
+
+def test_given_starts():
+    truth = separated("full", 2, 0)
+    X = truth.sample(500, 0)[0]
+    fit = MomentMixture(
+        3,
+        weights_init=truth.weights,
+        means_init=truth.means,
+        covariances_init=truth.covariances,
+    ).fit(X)
+    assert matched(truth.means, fit.means_).tolist() == [0, 1, 2]
+    with pytest.raises(ValueError, match="means_init must have shape"):
+        MomentMixture(3, means_init=[[0.0]]).fit(X)
+    with pytest.raises(ValueError, match="need means_init as well"):
+        MomentMixture(3, weights_init=truth.weights).fit(X)
+    with pytest.raises(ValueError, match="weights must sum to 1"):
+        MomentMixture(3, means_init=truth.means, weights_init=[1, 1, 1]).fit(X)
+
+
+def finite(fit):
+    arrays = (fit.weights_, fit.means_, fit.covariances_, fit.precisions_)
+    return all(np.all(np.isfinite(a)) for a in arrays) and np.isfinite(fit.lower_bound_)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize(
+    "case",
+    [
+        "duplicates",
+        "all-equal",
+        "constant",
+        "collinear",
+        "one-feature",
+        "float32",
+        "outlier",
+        "few",
+        "integers",
+    ],
+)
+def test_awkward_data_gives_no_nan(kind, case, rng):
+    X = rng.normal(size=(60, 3))
+    X = {
+        "duplicates": np.repeat(X[:4], 15, axis=0),
+        "all-equal": np.ones((20, 3)),
+        "constant": np.column_stack([X[:, :2], np.full(60, 5.0)]),
+        "collinear": np.column_stack([X[:, :2], X[:, 0] + X[:, 1]]),
+        "one-feature": X[:, :1],
+        "float32": X.astype(np.float32),
+        "outlier": np.vstack([X, [[1e6, 0, 0]]]),
+        "few": X[:3],
+        "integers": rng.integers(0, 4, size=(60, 3)),
+    }[case]
+    fit = MomentMixture(3, covariance_type=kind, random_state=0).fit(X)
+    assert finite(fit)
+    assert fit.weights_.min() > 0
+    assert np.all(np.isfinite(fit.score_samples(X)))
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_one_component_is_mean_and_covariance(kind):
+    fit = MomentMixture(1, covariance_type=kind, reg_covar=0).fit(IRIS)
+    theirs = GaussianMixture(1, covariance_type=kind, reg_covar=0).fit(IRIS)
+    np.testing.assert_allclose(fit.means_, theirs.means_, rtol=1e-10)
+    np.testing.assert_allclose(fit.covariances_, theirs.covariances_, rtol=1e-8, atol=1e-12)
+    assert fit.converged_
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"n_components": 0}, "n_components must be a whole number of at least 1"),
+        ({"n_components": 2.5}, "n_components must be a whole number"),
+        ({"n_components": 200}, "Expected n_samples >= n_components"),
+        ({"covariance_type": "banana"}, "covariance_type must be one of"),
+        ({"n_components": 3, "order": 2}, "order=2 is too low"),
+        ({"order": 1}, "order must be a whole number of at least 2, or 'auto'"),
+        ({"order_weights": [1.0]}, "order_weights must be 'auto' or 4 numbers"),
+        ({"order_weights": "best"}, "order_weights must be 'auto'"),
+        ({"n_init": 0}, "n_init must be"),
+        ({"polish": "yes"}, "polish must be one of"),
+        ({"augmentation": "none"}, "augmentation must be one of"),
+        ({"solver": "newton"}, "solver must be one of"),
+        ({"init": "kmeans"}, "init must be one of"),
+        ({"reg_covar": -1}, "reg_covar must be a number of at least 0"),
+        ({"tol": -1}, "tol must be"),
+        ({"max_iter": 0}, "max_iter must be"),
+    ],
+)
+def test_bad_settings(options, match):
+    with pytest.raises(ValueError, match=match):
+        MomentMixture(**{"n_components": 2, "order": 3, **options}).fit(IRIS)
+
+
+def test_bad_data():
+    with pytest.raises(ValueError, match="NaN"):
+        MomentMixture(2).fit([[np.nan, 1.0], [0.0, 1.0], [1.0, 1.0]])
+    with pytest.raises(ValueError, match="infinity"):
+        MomentMixture(2).fit([[np.inf, 1.0], [0.0, 1.0], [1.0, 1.0]])
+    with pytest.raises(ValueError, match="sample_weight must have a positive sum"):
+        MomentMixture(2).fit(IRIS, sample_weight=np.zeros(len(IRIS)))
+    with pytest.raises(ValueError, match=r"[Nn]egative"):
+        MomentMixture(2).fit(IRIS, sample_weight=-np.ones(len(IRIS)))
+    with pytest.raises(TypeError, match="P must be a Mixture or Samples"):
+        MomentMixture(2).fit_moments(IRIS)
+    with pytest.raises(NotFittedError):
+        MomentMixture(2).predict(IRIS)
+
+
+def test_not_converged_says_what_to_do():
+    with pytest.warns(ConvergenceWarning, match="raise max_iter or tol"):
+        MomentMixture(3, max_iter=2, tol=0, n_init=1, random_state=0).fit(IRIS)
+
+
+def test_interruption_gives_a_fit_and_a_warning(monkeypatch):
+    original, calls = Likelihood.step, []
+
+    def step(self, parameters):
+        calls.append(1)
+        if len(calls) > 40:
+            raise KeyboardInterrupt
+        return original(self, parameters)
+
+    monkeypatch.setattr(Likelihood, "step", step)
+    with pytest.warns(ConvergenceWarning, match="interrupted"):
+        fit = MomentMixture(3, random_state=0).fit(IRIS)
+    assert finite(fit)
+
+
+def test_verbose_shows_a_bar(capsys):
+    MomentMixture(3, random_state=0, verbose=1).fit(IRIS)
+    shown = capsys.readouterr().err
+    assert "starts" in shown
+    assert "likelihood" in shown
+    MomentMixture(3, random_state=0, verbose=1, polish=None, n_init=2).fit(IRIS)
+    assert "objective" in capsys.readouterr().err
+
+
+def test_same_seed_same_fit():
+    one = MomentMixture(3, random_state=5).fit(IRIS)
+    two = MomentMixture(3, random_state=5, n_jobs=1).fit(IRIS)
+    np.testing.assert_array_equal(one.means_, two.means_)
+
+
+def test_real_data_beats_restarts():
+    X = StandardScaler().fit_transform(load_wine().data)
+    best = max(
+        GaussianMixture(3, n_init=10, init_params=init, random_state=0, tol=1e-6, max_iter=500)
+        .fit(X)
+        .score(X)
+        for init in ("kmeans", "random_from_data")
+    )
+    fit = MomentMixture(3, random_state=0).fit(X)
+    assert fit.score(X) * len(X) > best * len(X) - 1
+
+
+def test_bundled_data():
+    X, names = load_quakes()
+    assert X.shape == (1000, 5)
+    assert names == ["lat", "long", "depth", "mag", "stations"]
+    with pytest.raises(ValueError, match="need as many features"):
+        paper_mixture(0.1, 0, n_features=5, n_components=9)
+
+
+def test_large_models_are_implicit():
+    small = fitting.Model("full", 3, 5, 4, [1] * 5, "implicit", "orders", "auto", 1e-6, 10, 1e-6)
+    large = fitting.Model("diag", 20, 100, 3, [1] * 4, "implicit", "orders", "auto", 1e-6, 10, 1e-6)
+    assert small.packed
+    assert not large.packed
+    assert fitting.affordable_starts(large, 8000) == 3

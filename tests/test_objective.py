@@ -1,0 +1,157 @@
+"""The cost in both forms, against the oracles and against each other."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import momentmix as mm
+import oracles
+from momentmix.covariance import Coordinates
+from momentmix.objective import ImplicitObjective, PackedObjective
+from momentmix.packed import atom_moments, hermite_factor
+from momentmix.parametrisation import Parametrisation
+from zoo import NAMES, cases
+
+TYPES = ("full", "tied", "diag", "spherical")
+FORMS = list(itertools.product(TYPES, ("implicit", "post-processing"), (None, 0.01)))
+WEIGHTS = [0.3, 1.0, 0.5, 0.2, 0.1]
+
+
+def example(kind, augmentation, floor, seed=0, m=3, n=3):
+    rng = np.random.default_rng(seed)
+    L = rng.normal(size=(m, n, n)) / np.sqrt(n)
+    full = L @ L.swapaxes(1, 2) + 0.1 * np.eye(n)
+    covariances = {
+        "full": full,
+        "tied": full[0],
+        "diag": rng.uniform(0.1, 1, (m, n)),
+        "spherical": rng.uniform(0.1, 1, m),
+    }[kind]
+    parametrisation = Parametrisation(kind, m, n, augmentation=augmentation, order=4, floor=floor)
+    parameters = rng.dirichlet(5 * np.ones(m)), rng.normal(size=(m, n)), covariances
+    return parametrisation, parameters
+
+
+def target(n=3):
+    rng = np.random.default_rng(9)
+    return mm.Samples(rng.normal(size=(50, n)))
+
+
+@pytest.mark.parametrize(("kind", "augmentation", "floor"), FORMS)
+def test_encoding_round_trip(kind, augmentation, floor):
+    parametrisation, parameters = example(kind, augmentation, floor)
+    x = parametrisation.encode(*parameters)
+    assert x.shape == (parametrisation.size,)
+    for got, want in zip(parametrisation.decode(x), parameters, strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize(("kind", "augmentation", "floor"), FORMS)
+def test_both_forms_are_the_squared_distance(kind, augmentation, floor):
+    parametrisation, parameters = example(kind, augmentation, floor)
+    x, Q = parametrisation.encode(*parameters), target()
+    atoms = [
+        (w, mu, C)
+        for w, mu, C in zip(
+            parameters[0],
+            parameters[1],
+            np.broadcast_to(mm.Mixture(*parameters, kind).atoms.covariance.matrices(), (3, 3, 3)),
+            strict=True,
+        )
+    ]
+    points = [(1 / 50, row, np.zeros((3, 3))) for row in Q.X]
+    want = sum(
+        w
+        * oracles.inner(
+            *[oracles.moment_entries(atoms, k) - oracles.moment_entries(points, k)] * 2, 3, k
+        )
+        for k, w in enumerate(WEIGHTS)
+    )
+    packed = PackedObjective(parametrisation, atom_moments(Q.atoms, 4), WEIGHTS)
+    implicit = ImplicitObjective(parametrisation, Q.atoms, WEIGHTS)
+    value, gradient = packed.value_and_gradient(x)
+    np.testing.assert_allclose(value, want, rtol=1e-9)
+    constant = mm.inner(Q, Q, WEIGHTS)
+    implicit_value, implicit_gradient = implicit.value_and_gradient(x)
+    np.testing.assert_allclose(implicit_value + constant, want, rtol=1e-9)
+    size = np.abs(gradient).max()
+    np.testing.assert_allclose(implicit_gradient, gradient, rtol=1e-8, atol=1e-10 * size)
+    differences = [
+        oracles.central_difference(lambda y: packed.value_and_gradient(y)[0], x, e, 1e-4)
+        for e in np.eye(len(x))
+    ]
+    np.testing.assert_allclose(gradient, differences, rtol=1e-6, atol=1e-7 * size)
+
+
+@pytest.mark.parametrize(("kind", "augmentation", "floor"), FORMS)
+def test_gauss_newton_product(kind, augmentation, floor):
+    """2JᵀJu without the data is 2JᵀJu from the explicit Jacobian, itself a difference quotient."""
+    parametrisation, parameters = example(kind, augmentation, floor)
+    x, Q = parametrisation.encode(*parameters), target()
+    packed = PackedObjective(parametrisation, atom_moments(Q.atoms, 4), WEIGHTS)
+    J = packed.residual_and_jacobian(x)[1]
+    u = np.random.default_rng(1).normal(size=len(x))
+    slope = oracles.central_difference(lambda y: packed.residual_and_jacobian(y)[0], x, u, 1e-4)
+    np.testing.assert_allclose(J @ u, slope, rtol=1e-6, atol=1e-7 * np.abs(slope).max())
+    implicit = ImplicitObjective(parametrisation, Q.atoms, WEIGHTS)
+    got = implicit.normal_equations(x).product(u)
+    assert implicit.n_passes == 0
+    want = 2 * J.T @ (J @ u)
+    np.testing.assert_allclose(got, want, atol=1e-8 * np.abs(want).max())
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_conjugate_gradients_solve_the_damped_equations(kind):
+    parametrisation, parameters = example(kind, "implicit", None)
+    x, Q = parametrisation.encode(*parameters), target()
+    implicit = ImplicitObjective(parametrisation, Q.atoms, WEIGHTS)
+    equations = implicit.normal_equations(x)
+    gradient = implicit.value_and_gradient(x)[1]
+    step, predicted = equations.step(gradient, 0.1)
+    H = (
+        2
+        * PackedObjective(parametrisation, atom_moments(Q.atoms, 4), WEIGHTS)
+        .residual_and_jacobian(x)[1]
+        .T
+    )
+    H = H @ H.T / 2
+    exact = -np.linalg.solve(H + 0.1 * np.diag(equations.preconditioner.diagonal), gradient)
+    assert np.linalg.norm(step - exact) < 0.3 * np.linalg.norm(exact)
+    assert predicted > 0
+    np.testing.assert_allclose(predicted, -(gradient @ step + step @ H @ step / 2), rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_any_distribution_is_data(name):
+    parametrisation, parameters = example("full", "implicit", None, n=2)
+    Q = cases()[name].build(np.asarray)
+    x = parametrisation.encode(*parameters)
+    packed = PackedObjective(parametrisation, atom_moments(Q.atoms, 4), WEIGHTS)
+    P = mm.Mixture(*parameters, "full")
+    want = mm.squared_distance(P, Q, WEIGHTS)
+    np.testing.assert_allclose(packed.value_and_gradient(x)[0], want, rtol=1e-9)
+
+
+def test_hermite_weighting_changes_the_cost_and_not_the_minimum():
+    parametrisation, parameters = example("full", "implicit", None)
+    P = mm.Mixture(*parameters, "full")
+    x = parametrisation.encode(*parameters)
+    factor = hermite_factor(3, 4)
+    objective = PackedObjective(parametrisation, atom_moments(P.atoms, 4), WEIGHTS, factor)
+    value, gradient = objective.value_and_gradient(x)
+    assert value < 1e-25
+    assert np.abs(gradient).max() < 1e-12
+    moved = x + 0.1 * np.random.default_rng(0).normal(size=len(x))
+    slope = oracles.central_difference(
+        lambda y: objective.value_and_gradient(y)[0], moved, np.ones_like(x), 1e-4
+    )
+    np.testing.assert_allclose(objective.value_and_gradient(moved)[1].sum(), slope, rtol=1e-6)
+
+
+def test_factors_keep_covariances_above_the_floor(rng):
+    for kind in TYPES:
+        coordinates = Coordinates(kind, 3, 4, 0.05)
+        array = coordinates.decode(rng.normal(size=coordinates.size))
+        values = array if kind in ("diag", "spherical") else np.linalg.eigvalsh(array)
+        assert values.min() >= 0.05 - 1e-12
