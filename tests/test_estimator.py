@@ -231,7 +231,8 @@ def test_clone_pickle_pipeline_and_names():
 
 
 def test_sample_weights_are_repeated_rows(rng):
-    X = separated("full", 2, 0).sample(300, 0)[0]
+    centres = np.array([[0.0, 0.0], [6.0, 1.0], [2.0, 7.0]])
+    X = np.concatenate([c + rng.normal(size=(100, 2)) for c in centres])
     counts = rng.integers(0, 3, len(X))
     options = {"random_state": 0, "tol": 1e-10, "max_iter": 1000}
     weighted = MomentMixture(3, **options).fit(X, sample_weight=counts)

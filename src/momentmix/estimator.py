@@ -180,9 +180,7 @@ class MomentMixture(DensityMixin, BaseEstimator):
         likelihood = Likelihood(Z, weights, self.covariance_type, float(self.reg_covar))
         rng = self._generator()
         pure = self.polish is None
-        model = self._model(
-            Z.shape[1], frame.unit, lambda d: sampling_weights(Z, weights, d), pure
-        )
+        model = self._model(Z.shape[1], frame.unit, lambda d: sampling_weights(Z, weights, d), pure)
         with thread_limit(self.n_jobs):
             result = self._solve(model, frame, atoms, likelihood, rng)
         if self.polish is None:
@@ -215,49 +213,65 @@ class MomentMixture(DensityMixin, BaseEstimator):
         return self
 
     def _solve(
-        self, model: Any, frame: Frame, atoms: Atoms, likelihood: Any, rng: np.random.Generator
+        self,
+        model: fitting.Model,
+        frame: Frame,
+        atoms: Atoms,
+        likelihood: Likelihood | None,
+        rng: np.random.Generator,
     ) -> fitting.Fit:
         given = self._given_start(model, frame, likelihood)
-        polish = self.polish == "em" and likelihood is not None
-        if self.n_components == 1 and given is None:
-            return fitting.single_component(self.covariance_type, atoms, float(self.reg_covar))
-        auto = self.n_init == "auto"
-        points = likelihood.X if likelihood is not None else fitting.draws(atoms, rng)
-        weights = None if isinstance(atoms.weights, float) or likelihood is None else atoms.weights
+        if model.m == 1 and given is None:
+            return fitting.single_component(model.kind, atoms, float(self.reg_covar))
         matching = fitting.MomentMatching(model, atoms)
-        if not polish:
-            count = (60 if model.packed else 4) if auto else int(self.n_init)
-            starts = (
-                [given]
-                if given is not None
-                else fitting.default_starts(points, weights, model, rng, self.init, count)
-            )
-            with Progress(self.verbose, len(starts)) as progress:
-                return fitting.fit_moments(matching, starts, progress.iteration)
-        matchings, jobs, others = [matching], [], []
+        if likelihood is None or self.polish is None:
+            points = fitting.draws(atoms, rng)
+            return self._solve_moments(matching, points, given, rng)
+        return self._solve_likelihood(matching, likelihood, given, rng)
+
+    def _solve_moments(
+        self,
+        matching: fitting.MomentMatching,
+        points: np.ndarray,
+        given: Parameters | None,
+        rng: np.random.Generator,
+    ) -> fitting.Fit:
+        count = 60 if matching.model.packed else 4
+        if self.n_init != "auto":
+            count = int(self.n_init)
+        starts = fitting.default_starts(points, None, matching.model, rng, self.init, count)
+        if given is not None:
+            starts = [given]
+        with Progress(self.verbose, len(starts)) as progress:
+            return fitting.fit_moments(matching, starts, progress.iteration)
+
+    def _solve_likelihood(
+        self,
+        matching: fitting.MomentMatching,
+        whole: Likelihood,
+        given: Parameters | None,
+        rng: np.random.Generator,
+    ) -> fitting.Fit:
+        auto, model = self.n_init == "auto", matching.model
+        part = fitting.sample_of_rows(whole, rng)
+        matchings, others, count = [matching], [], 0
         if given is not None:
             others = [given]
+        elif auto:
+            count = fitting.affordable_starts(model, len(part.X))
+            second = self._second_model(model, len(part.X))
+            if second is not None:
+                matchings.append(fitting.MomentMatching(second, matching.data))
+            others = fitting.plain_starts(part, model.m, rng)
         else:
-            if auto:
-                other = self._second_model(model, len(points))
-                matchings += [fitting.MomentMatching(other, atoms)] if other is not None else []
-                count = fitting.affordable_starts(model, len(points))
-                cheap = points.size <= fitting.SMALL_DATA
-                others = [
-                    fitting.cluster_start(likelihood, model.m, rng)
-                    for _ in range(2 if cheap else 1)
-                ]
-                if cheap:
-                    few = 30 if len(points) <= 300 else 18
-                    others += [fitting.random_nearest_start(likelihood, model.m, rng) for _ in range(few)]
-            else:
-                count = int(self.n_init)
-            starts = fitting.default_starts(points, weights, model, rng, self.init, count)
-            jobs = [(i % len(matchings), start) for i, start in enumerate(starts)]
-        with Progress(self.verbose, len(jobs) + len(jobs + others) + 3) as progress:
+            count = int(self.n_init)
+        starts = fitting.default_starts(part.X, part.weights, model, rng, self.init, count)
+        jobs = [(i % len(matchings), start) for i, start in enumerate(starts)]
+        with Progress(self.verbose, 2 * len(jobs) + len(others) + 4) as progress:
             return fitting.fit_likelihood(
                 matchings,
-                likelihood,
+                part,
+                whole,
                 jobs,
                 others,
                 rng,
@@ -307,7 +321,7 @@ class MomentMixture(DensityMixin, BaseEstimator):
             tol=3e-5,
         )
         if pure:
-            return replace(model, tol=1e-14 if model.packed else 1e-9)
+            return replace(model, tol=1e-10 if model.packed else 1e-9)
         return model
 
     def _second_model(self, model: fitting.Model, p: int) -> fitting.Model | None:

@@ -33,6 +33,8 @@ PACKED_MOMENTS, PACKED_PARAMETERS = 3000, 700
 
 #: Entries of X up to which an EM run is so quick that the search can be a wide one.
 SMALL_DATA = 50_000
+#: Entries of X beyond which the search looks at a sample of the rows, and only the end at all.
+LARGE_DATA = 2_000_000
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,12 @@ class MomentMatching:
         return PackedObjective(parametrisation, self.moments, model.weights, factor)
 
     def solve(
-        self, start: Parameters, *, strict: bool, callback: Callable | None = None
+        self,
+        start: Parameters,
+        *,
+        strict: bool,
+        callback: Callable | None = None,
+        tol: float | None = None,
     ) -> tuple[Parameters, Solution]:
         """Match the moments from a start.
 
@@ -100,7 +107,8 @@ class MomentMatching:
         """
         model = self.model
         free = self._parametrisation(model.floor if model.solver == "lbfgs" else None)
-        solution = self._minimise(free, start, callback)
+        tol = model.tol if tol is None else tol
+        solution = self._minimise(free, start, callback, tol)
         weights, means, covariances = free.decode(solution.x)
         parameters = Parameters(weights / weights.sum(), means, covariances)
         lowest = smallest_variance(model.kind, covariances)
@@ -112,7 +120,7 @@ class MomentMatching:
             return parameters._replace(covariances=raised), solution
         bounded = self._parametrisation(model.floor)
         raised = raised_to_floor(model.kind, covariances, max(0.01, 2 * model.floor))
-        second = self._minimise(bounded, parameters._replace(covariances=raised), callback)
+        second = self._minimise(bounded, parameters._replace(covariances=raised), callback, tol)
         second.n_iter += solution.n_iter
         second.n_passes += solution.n_passes
         second.history = solution.history + second.history
@@ -126,14 +134,18 @@ class MomentMatching:
         )
 
     def _minimise(
-        self, parametrisation: Parametrisation, start: Parameters, callback: Callable | None
+        self,
+        parametrisation: Parametrisation,
+        start: Parameters,
+        callback: Callable | None,
+        tol: float,
     ) -> Solution:
         model = self.model
         solver = lbfgs if model.solver == "lbfgs" else gauss_newton
         objective = self.objective(parametrisation)
         x = parametrisation.encode(*start)
         with np.errstate(all="ignore"):
-            return solver(objective, x, max_iter=model.max_iter, tol=model.tol, callback=callback)
+            return solver(objective, x, max_iter=model.max_iter, tol=tol, callback=callback)
 
 
 def fit_moments(
@@ -157,6 +169,13 @@ def fit_moments(
         if solution.interrupted or (packed and solution.value < 1e-22):
             break
     best.n_passes = passes
+    if packed and not best.interrupted:  # each step is cheap: go on until rounding ends it
+        parameters, solution = matching.solve(best.parameters, strict=True, tol=0.0)
+        if solution.value <= best.objective:
+            best.parameters, best.objective = parameters, solution.value
+            best.n_iter += solution.n_iter
+            best.history = best.history + solution.history
+        best.interrupted = solution.interrupted
     return best
 
 
@@ -249,6 +268,7 @@ class LikelihoodSearch:
 def fit_likelihood(
     matchings: list[MomentMatching],
     likelihood: Likelihood,
+    whole: Likelihood,
     starts: list[tuple[int, Parameters]],
     others: list[Parameters],
     rng: np.random.Generator,
@@ -261,6 +281,7 @@ def fit_likelihood(
     """Moment fits from ``starts`` (which of the matchings, and where), and ``others`` as they are.
 
     A few EM steps for each, EM to the end for the best and, if ``wide``, repairs from there.
+    ``likelihood`` may be that of a sample of the rows; the last EM run is on the ``whole``.
     """
     # On small data threads cost more than they give; on large data EM uses them itself.
     workers = worker_count(np) if 2e5 < likelihood.X.size < 4e6 else 1
@@ -287,10 +308,11 @@ def fit_likelihood(
         else:
             best = search.finish(short[0])
             values = [best.value]
+        search.likelihood = whole
         final = search.run(best, max_iter, tol)
         value = final.value
-        if not np.isfinite(value):  # interrupted before the first EM step
-            value = likelihood.value(final.result.parameters)
+        if search.interrupted:  # the value may be that of a sample, or not known yet
+            value = whole.value(final.result.parameters)
     solutions = [solution for _, solution in solved if solution is not None]
     implicit = any(matching.moments is None for matching in matchings)
     moment_passes = sum(s.n_passes for s in solutions) if implicit else len(matchings)
@@ -342,6 +364,24 @@ def nearest_start(likelihood: Likelihood, points: np.ndarray) -> Parameters:
 def random_nearest_start(likelihood: Likelihood, m: int, rng: np.random.Generator) -> Parameters:
     points = POINTS["random"](likelihood.X, likelihood.weights, m, rng)
     return nearest_start(likelihood, points)
+
+
+def plain_starts(likelihood: Likelihood, m: int, rng: np.random.Generator) -> list[Parameters]:
+    """Starts of EM without moments: k-means, and for small data many around random samples."""
+    p, cheap = len(likelihood.X), likelihood.X.size <= SMALL_DATA
+    clusters = [cluster_start(likelihood, m, rng) for _ in range(2 if cheap else 1)]
+    few = (30 if p <= 300 else 18) if cheap else 0
+    return clusters + [random_nearest_start(likelihood, m, rng) for _ in range(few)]
+
+
+def sample_of_rows(likelihood: Likelihood, rng: np.random.Generator) -> Likelihood:
+    """The likelihood itself, or for large data that of rows drawn by weight."""
+    p, n = likelihood.X.shape
+    if p * n <= LARGE_DATA:
+        return likelihood
+    count = max(LARGE_DATA // 2 // n, 2000)
+    rows = np.sort(rng.choice(p, count, p=likelihood.weights))
+    return Likelihood(likelihood.X[rows], None, likelihood.kind, likelihood.floor)
 
 
 def affordable_starts(model: Model, p: int) -> int:

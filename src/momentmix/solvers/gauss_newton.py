@@ -34,7 +34,7 @@ def gauss_newton(
                 step, predicted = equations.step(gradient, damping)
                 new_value, new_gradient = problem.value_and_gradient(x + step)
                 passes += 1
-                if np.isfinite(new_value) and new_value < value:
+                if new_value < value or _closer(value, gradient, new_value, new_gradient):
                     break
                 if damping > 1e8 or not np.any(step):
                     return _solution(
@@ -61,6 +61,12 @@ def gauss_newton(
     except KeyboardInterrupt:
         reason, interrupted = "interrupted", True
     return _solution(x, value, gradient, history, passes, reason, converged, interrupted)
+
+
+def _closer(value: float, gradient: np.ndarray, new: float, new_gradient: np.ndarray) -> bool:
+    """Whether the cost is equal to rounding and the gradient, which knows better, has shrunk."""
+    level = new <= value + 4e-16 * abs(value)
+    return level and bool(np.linalg.norm(new_gradient) < 0.9 * np.linalg.norm(gradient))
 
 
 def _solution(
