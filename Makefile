@@ -37,7 +37,7 @@ demo: $(VENV)/plot
 	$(BIN)/python -m momentmix.demo demo
 
 test: $(VENV)/test
-	$(BIN)/python -m pytest -n auto -q
+	SCIPY_ARRAY_API=1 $(BIN)/python -m pytest -n auto -q
 
 lint: $(VENV)/test
 	$(BIN)/ruff check .

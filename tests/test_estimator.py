@@ -1,4 +1,8 @@
 import pickle
+import signal
+import subprocess
+import sys
+import time
 import warnings
 
 import numpy as np
@@ -329,14 +333,42 @@ def test_interruption_at_any_time(where, monkeypatch):
     monkeypatch.setattr(
         PackedObjective, "value_and_gradient", counted(PackedObjective.value_and_gradient)
     )
-    if where == 1:
-        with pytest.raises(KeyboardInterrupt):  # nothing to show yet
-            MomentMixture(3, random_state=0).fit(IRIS)
-        return
     with pytest.warns(ConvergenceWarning, match="interrupted"):
         fit = MomentMixture(3, random_state=0).fit(IRIS)
     assert finite(fit)
     assert len(calls) < where + 60
+
+
+INTERRUPTED = """
+import sys, warnings
+import numpy as np
+from momentmix import MomentMixture
+from momentmix.datasets import paper_mixture
+
+X, _ = paper_mixture(0.1, 0).sample(8000, 0)
+MomentMixture(2).fit(X[:50])
+print("ready", flush=True)
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    fit = MomentMixture(20, covariance_type="diag", random_state=0, **%r).fit(X)
+print("interrupted" in str(caught[0].message), bool(np.isfinite(fit.score(X))))
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+@pytest.mark.parametrize(
+    ("delay", "options"), [(0.1, {}), (0.7, {}), (0.5, {"polish": None, "n_init": 3})]
+)
+def test_control_c(delay, options):
+    """A real signal to a real process: a warning and a fit, no traceback."""
+    command = [sys.executable, "-c", INTERRUPTED % options]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "ready\n"
+    time.sleep(delay)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=120)
+    assert "Traceback" not in err
+    assert out.strip() == "True True"
 
 
 @pytest.mark.parametrize("kind", TYPES)

@@ -223,11 +223,16 @@ class MomentMixture(DensityMixin, BaseEstimator):
         given = self._given_start(model, frame, likelihood)
         if model.m == 1 and given is None:
             return fitting.single_component(model.kind, atoms, float(self.reg_covar))
-        matching = fitting.MomentMatching(model, atoms)
-        if likelihood is None or self.polish is None:
-            points = fitting.draws(atoms, rng)
-            return self._solve_moments(matching, points, given, rng)
-        return self._solve_likelihood(matching, likelihood, given, rng)
+        points = fitting.draws(atoms, rng)
+        try:
+            matching = fitting.MomentMatching(model, atoms)
+            if likelihood is None or self.polish is None:
+                return self._solve_moments(matching, points, given, rng)
+            return self._solve_likelihood(matching, likelihood, given, rng)
+        except KeyboardInterrupt:  # so early that there is nothing better than a guess
+            guess = given or fitting.default_starts(points, None, model, rng, "random", 1)[0]
+            value = -np.inf if likelihood is None else likelihood.value(guess)
+            return fitting.Fit(guess, np.nan, value, interrupted=True)
 
     def _solve_moments(
         self,

@@ -153,30 +153,28 @@ def fit_moments(
 ) -> Fit:
     """The best of several moment fits by their objective: the pure moment estimate."""
     packed = matching.moments is not None
-    best, passes = Fit(starts[0], np.inf), 1 if packed else 0
-    for start in starts:
-        parameters, solution = matching.solve(start, strict=True, callback=callback)
-        passes += 0 if packed else solution.n_passes
-        if solution.value < best.objective:
-            best = Fit(
-                parameters,
-                solution.value,
-                n_iter=solution.n_iter,
-                converged=solution.converged,
-                history=solution.history,
-            )
-        best.interrupted = solution.interrupted
-        if solution.interrupted or (packed and solution.value < 1e-22):
-            break
-    best.n_passes = passes
-    if packed and not best.interrupted:  # each step is cheap: go on until rounding ends it
-        parameters, solution = matching.solve(best.parameters, strict=True, tol=0.0)
-        if solution.value <= best.objective:
-            best.parameters, best.objective = parameters, solution.value
-            best.n_iter += solution.n_iter
-            best.history = best.history + solution.history
-        best.interrupted = solution.interrupted
+    best = Fit(starts[0], np.inf, n_passes=1 if packed else 0)
+    try:
+        for start in starts:
+            found = matching.solve(start, strict=True, callback=callback)
+            if _improved(best, *found, packed):
+                break
+        if packed and not best.interrupted:  # each step is cheap: go on until rounding ends it
+            _improved(best, *matching.solve(best.parameters, strict=True, tol=0.0), packed)
+    except KeyboardInterrupt:
+        best.interrupted = True
     return best
+
+
+def _improved(best: Fit, parameters: Parameters, solution: Solution, packed: bool) -> bool:
+    """Take over a solution that is better; whether there is no point in another start."""
+    best.n_passes += 0 if packed else solution.n_passes
+    if solution.value <= best.objective:
+        best.parameters, best.objective = parameters, solution.value
+        best.n_iter, best.history = solution.n_iter, solution.history
+        best.converged = solution.converged
+    best.interrupted = solution.interrupted
+    return solution.interrupted or (packed and solution.value < 1e-22)
 
 
 @dataclass
@@ -201,6 +199,7 @@ class LikelihoodSearch:
         self.tol, self.max_iter = tol, max_iter
         self.loose = max(tol, 1e-5)
         self.n_iter, self.interrupted = 0, False
+        self.leader: Candidate | None = None
         self.cheap = likelihood.X.size <= SMALL_DATA
 
     def run(self, candidate: Candidate, max_iter: int, tol: float) -> Candidate:
@@ -214,7 +213,10 @@ class LikelihoodSearch:
     def _noted(self, result: EMResult, candidate: Candidate, before: int) -> Candidate:
         self.n_iter += result.n_iter - before
         self.interrupted = self.interrupted or result.interrupted
-        return Candidate(result, candidate.solution)
+        noted = Candidate(result, candidate.solution)
+        if self.leader is None or noted.value > self.leader.value:
+            self.leader = noted
+        return noted
 
     def shortlist(self, candidates: list[Candidate], callback: Callable) -> list[Candidate]:
         """All of them after a few steps; on small data the better ones after some more."""
@@ -249,7 +251,7 @@ class LikelihoodSearch:
         """The best after repairs, and the likelihoods of all that were carried to the end."""
         values: list[float] = []
         best: Candidate | None = None
-        for i, candidate in enumerate(short[:4]):
+        for i, candidate in enumerate(short[: 4 if self.cheap else 2]):
             full = self.finish(candidate)
             known = any(abs(full.value - value) < self.loose for value in values)
             if i == 0 or (self.cheap and not known):
@@ -299,20 +301,29 @@ def fit_likelihood(
     def candidate(parameters: Parameters, solution: Solution | None) -> Candidate:
         return Candidate(EMResult(parameters, -np.inf, 0, False, False), solution)
 
-    with single_threaded_blas():
-        solved = parallel_map(moment_start, starts, workers)
-        candidates = [candidate(*pair) for pair in solved] + [candidate(p, None) for p in others]
-        short = search.shortlist(candidates, callback)
-        if wide:
-            best, values = search.best(short, callback)
-        else:
-            best = search.finish(short[0])
-            values = [best.value]
-        search.likelihood = whole
-        final = search.run(best, max_iter, tol)
+    solved: list[tuple[Parameters, Solution | None]] = []
+    values: list[float] = []
+    final = candidate(others[0] if others else starts[0][1], None)
+    try:
+        with single_threaded_blas():
+            solved = parallel_map(moment_start, starts, workers)
+            candidates = [candidate(*pair) for pair in solved]
+            candidates += [candidate(parameters, None) for parameters in others]
+            short = search.shortlist(candidates, callback)
+            if wide:
+                best, values = search.best(short, callback)
+            else:
+                best = search.finish(short[0])
+                values = [best.value]
+            search.likelihood = whole
+            final = search.run(best, max_iter, tol)
+    except KeyboardInterrupt:
+        search.interrupted = True
+    if search.interrupted:
+        final = search.leader or final
+        value = whole.value(final.result.parameters)  # that of a sample so far, or not known
+    else:
         value = final.value
-        if search.interrupted:  # the value may be that of a sample, or not known yet
-            value = whole.value(final.result.parameters)
     solutions = [solution for _, solution in solved if solution is not None]
     implicit = any(matching.moments is None for matching in matchings)
     moment_passes = sum(s.n_passes for s in solutions) if implicit else len(matchings)
@@ -414,15 +425,18 @@ def single_component(kind: str, atoms: Atoms, floor: float) -> Fit:
 
 
 def draws(atoms: Atoms, rng: np.random.Generator) -> np.ndarray:
-    """Points to start from: the means, spread by the covariances where these can be drawn from."""
+    """Points to start from: means, spread by the covariances where these can be drawn from."""
     rows = rng.choice(len(atoms), 2000, p=np.asarray(atoms.column)[:, 0])
     points = atoms.means[rows]
-    if atoms.covariance.zero:
+    covariance = atoms.covariance
+    if covariance.zero:
         return points
-    matrices = np.broadcast_to(atoms.covariance.matrices(), (len(atoms), *[points.shape[1]] * 2))
-    values, vectors = np.linalg.eigh(matrices)
-    roots = vectors * np.sqrt(np.maximum(values, 0))[:, None, :]
-    return points + (roots[rows] @ rng.normal(size=(len(rows), points.shape[1], 1)))[:, :, 0]
+    used, where = np.unique(rows, return_inverse=True)
+    if covariance.shared:
+        used, where = np.zeros(1, dtype=int), np.zeros(len(rows), dtype=int)
+    values, vectors = np.linalg.eigh(covariance.matrices()[used])
+    roots = vectors * np.sqrt(np.maximum(values, 0))[:, None, :]  # noise taken out spreads nothing
+    return points + (roots[where] @ rng.normal(size=(*points.shape, 1)))[:, :, 0]
 
 
 def _second_moment(atoms: Atoms, weights: np.ndarray) -> np.ndarray:
