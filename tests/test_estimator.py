@@ -380,6 +380,20 @@ def test_one_component_is_mean_and_covariance(kind):
     assert fit.converged_
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("m", [1, 3])
+def test_without_regularisation(kind, m, rng):
+    """A single component with a constant feature is singular; several are kept finite."""
+    X = np.column_stack([rng.normal(size=(40, 2)), np.full(40, 2.0)])
+    estimator = MomentMixture(m, covariance_type=kind, reg_covar=0, random_state=0)
+    if m == 1 and kind != "spherical":
+        with pytest.raises(ValueError, match="singular with reg_covar=0; raise it"):
+            estimator.fit(X)
+    else:
+        assert finite(estimator.fit(X))
+
+
 @pytest.mark.parametrize(
     ("options", "match"),
     [

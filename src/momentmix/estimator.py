@@ -177,7 +177,9 @@ class MomentMixture(DensityMixin, BaseEstimator):
         frame = self._frame(Frame.of_samples(self.covariance_type, X, weights))
         Z = frame.apply(X)
         atoms = Atoms(1 / len(Z) if weights is None else weights, Z, Zero(Z.shape[1]), np)
-        likelihood = Likelihood(Z, weights, self.covariance_type, float(self.reg_covar))
+        # A little is added even for reg_covar=0: a component of one sample must stay finite.
+        floor = max(float(self.reg_covar), 1e-12)
+        likelihood = Likelihood(Z, weights, self.covariance_type, floor)
         rng = self._generator()
         pure = self.polish is None
         model = self._model(Z.shape[1], frame.unit, lambda d: sampling_weights(Z, weights, d), pure)
@@ -372,11 +374,16 @@ class MomentMixture(DensityMixin, BaseEstimator):
         weights, means, covariances = frame.back(result.parameters)
         weights = weights / weights.sum()
         covariances = np.ascontiguousarray(covariances)
+        try:
+            precisions = precision_cholesky(self.covariance_type, covariances)
+        except np.linalg.LinAlgError as error:
+            raise ValueError(
+                f"a fitted covariance is singular with reg_covar={self.reg_covar:g}; raise it, "
+                "or drop constant or dependent features"
+            ) from error
         self.mixture_ = Mixture(weights, means, covariances, self.covariance_type)
         self.weights_, self.means_, self.covariances_ = weights, means, covariances
-        self.precisions_, self.precisions_cholesky_ = precision_cholesky(
-            self.covariance_type, covariances
-        )
+        self.precisions_, self.precisions_cholesky_ = precisions
         self.converged_ = bool(result.converged)
         self.n_iter_, self.n_passes_ = int(result.n_iter), int(result.n_passes)
         self.objective_ = float(result.objective)

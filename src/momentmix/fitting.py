@@ -419,8 +419,9 @@ def single_component(kind: str, atoms: Atoms, floor: float) -> Fit:
     parameters = Parameters(np.ones(1), mean[None], common_covariance(kind, 1, spread))
     fit = Fit(parameters, 0.0, n_iter=1, n_passes=1, converged=True, history=[0.0])
     if atoms.covariance.zero:
+        safe = raised_to_floor(kind, parameters.covariances, max(floor, 1e-12))
         likelihood = Likelihood(atoms.means, weights, kind, floor)
-        fit.log_likelihood = float(weights @ likelihood.responsibilities(parameters)[1])
+        fit.log_likelihood = likelihood.value(parameters._replace(covariances=safe))
     return fit
 
 

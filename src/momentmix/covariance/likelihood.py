@@ -91,6 +91,8 @@ def free_parameters(kind: str, m: int, n: int) -> int:
 def precision_cholesky(kind: str, array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Precisions, and their factors U with Σ⁻¹ = U Uᵀ, in the shapes of the covariances."""
     if kind in ("spherical", "diag"):
+        if np.min(array) <= 0:
+            raise np.linalg.LinAlgError("a variance is zero")
         return 1 / array, 1 / np.sqrt(array)
     factors = np.linalg.inv(np.linalg.cholesky(array)).swapaxes(-1, -2)
     return factors @ factors.swapaxes(-1, -2), factors
