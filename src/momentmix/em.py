@@ -14,6 +14,7 @@ import numpy as np
 
 from momentmix._parallel import parallel_map, worker_count
 from momentmix.covariance import (
+    chosen,
     common_covariance,
     fitted_covariance,
     log_density_coefficients,
@@ -137,9 +138,8 @@ class Likelihood:
         living = np.setdiff1d(np.arange(len(weights)), dead)
         if len(living) == 0:
             return parameters
-        alive = Parameters(weights[living], means[living], covariances)
-        if self.kind != "tied":
-            alive = alive._replace(covariances=covariances[living])
+        kept = chosen(self.kind, covariances, living)
+        alive = Parameters(weights[living], means[living], kept)
         _, log_density = self.responsibilities(alive)
         worst = np.argsort(log_density)[: len(dead)]
         means, weights = means.copy(), weights.copy()

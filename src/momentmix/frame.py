@@ -21,6 +21,7 @@ class Frame:
 
     def __init__(self, kind: str, centre: np.ndarray, covariance: np.ndarray) -> None:
         self.kind, self.centre, self.unit = kind, centre, 1.0
+        self.diagonal = make_covariance(kind, None, len(centre)).diagonal
         n = len(centre)
         deviations = np.sqrt(np.maximum(np.diag(covariance), 0))
         largest = float(np.max(np.abs(centre), initial=0)) * np.finfo(float).eps * 16
@@ -33,7 +34,7 @@ class Frame:
             # A constant feature has no unit of its own: it gets the middle one of the others.
             middle = np.median(deviations[deviations > 0])
             self.scale = np.where(deviations > 0, deviations, middle)
-        if kind in ("spherical", "diag"):
+        if self.diagonal:
             self.inverse: Any = 1 / self.scale
             self.log_volume = float(np.sum(np.log(np.broadcast_to(self.scale, n))))
             return
@@ -79,7 +80,7 @@ class Frame:
         return cls(kind, centre, covariance)
 
     def apply(self, X: np.ndarray) -> np.ndarray:
-        if self.kind in ("spherical", "diag"):
+        if self.diagonal:
             return (X - self.centre) * self.inverse
         return (X - self.centre) @ self.inverse
 
@@ -91,7 +92,7 @@ class Frame:
         if covariance.zero:
             return Atoms(atoms.weights, means, Zero(n), np)
         matrices = np.asarray(covariance.matrices())
-        if self.kind in ("spherical", "diag"):
+        if self.diagonal:
             factor = np.broadcast_to(self.inverse, n)
             matrices = matrices * np.outer(factor, factor)
             if covariance.diagonal:
@@ -102,14 +103,14 @@ class Frame:
         return Atoms(atoms.weights, means, make_covariance("full", matrices, n), np)
 
     def forward(self, parameters: Parameters) -> Parameters:
-        A = self.inverse if self.kind in ("spherical", "diag") else self.inverse.T
+        A = self.inverse if self.diagonal else self.inverse.T
         covariances = mapped_covariance(self.kind, np.asarray(parameters.covariances), A)
         return Parameters(parameters.weights, self.apply(parameters.means), covariances)
 
     def back(self, parameters: Parameters) -> Parameters:
         """Parameters in the original coordinates."""
         weights, means, covariances = parameters
-        if self.kind in ("spherical", "diag"):
+        if self.diagonal:
             means, A = means * self.scale, self.scale
         else:
             means, A = means @ self.scale, self.scale.T

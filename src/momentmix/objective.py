@@ -16,7 +16,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from momentmix.atoms import Atoms
 from momentmix.bell import bell_derivatives, bell_polynomials
 from momentmix.bilinear import Form, bilinear
-from momentmix.covariance import make_covariance, restricted
+from momentmix.covariance import pooled_coupling, restricted, stacked
 from momentmix.cumulants import cumulants
 from momentmix.packed import gaussian_moments, moment_jacobian, tables
 from momentmix.parametrisation import Parametrisation
@@ -137,7 +137,8 @@ class ImplicitEquations:
         ahead, behind = parametrisation.atoms(x + eps * u), parametrisation.atoms(x - eps * u)
         weights = np.concatenate([ahead.weights, -behind.weights]) / (2 * eps)
         means = np.concatenate([ahead.means, behind.means])
-        covariance = _both(ahead, behind, parametrisation)
+        p = parametrisation
+        covariance = stacked(p.kind, ahead.covariance.array, behind.covariance.array, p.m, p.n)
         tangent = Atoms(weights, means, covariance, np)
         form = bilinear(self.P, tangent, self.objective.weights, gradient=True)
         return 2 * self.objective.pull(x, form)
@@ -166,16 +167,6 @@ class ImplicitEquations:
         return s, -float(gradient @ s + 0.5 * s @ Hs)
 
 
-def _both(ahead: Atoms, behind: Atoms, parametrisation: Parametrisation) -> Any:
-    """The covariances of two mixtures one after the other; a tied one is repeated."""
-    arrays = [a.covariance.array for a in (ahead, behind)]
-    if parametrisation.kind == "tied":
-        m, n = parametrisation.m, parametrisation.n
-        arrays = [np.broadcast_to(a, (m, n, n)) for a in arrays]
-        return make_covariance("full", np.concatenate(arrays), n)
-    return make_covariance(parametrisation.kind, np.concatenate(arrays), parametrisation.n)
-
-
 class Preconditioner:
     """The part of 2JᵀJ that couples components but treats all features alike.
 
@@ -201,10 +192,7 @@ class Preconditioner:
         else:
             softmax = np.diag(P.weights) - np.outer(P.weights, P.weights)
             in_weights = 2 * softmax @ psi @ softmax
-        if p.kind == "tied":
-            covariances = np.array([[covariances.sum()]])
-        elif p.kind == "spherical":
-            covariances = covariances * p.n
+        covariances = pooled_coupling(p.kind, covariances, p.n)
         self.p, self.scale = p, p.covariances.scale(rest)
         self.blocks = [
             b + 1e-9 * np.trace(b) * np.eye(len(b)) for b in (in_weights, means, covariances)

@@ -36,7 +36,7 @@ class Parametrisation:
         self.covariances = Coordinates(kind, m, n, floor)
         self.size = m + m * n + self.covariances.size
         # A tied covariance belongs to no component, so no t scales it.
-        self._own = self.homogeneous and kind != "tied"
+        self._own = self.homogeneous and not self.covariances.common
         self._tail = (1,) * (len(self.covariances.shape) - 1)
 
     def split(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -26,11 +26,14 @@ from momentmix.covariance.classes import (
 )
 from momentmix.covariance.coordinates import (
     Coordinates,
+    pooled_coupling,
     raised_to_floor,
     restricted,
     smallest_variance,
+    stacked,
 )
 from momentmix.covariance.likelihood import (
+    chosen,
     common_covariance,
     fitted_covariance,
     free_parameters,
@@ -51,6 +54,7 @@ __all__ = [
     "Spherical",
     "Tied",
     "Zero",
+    "chosen",
     "common_covariance",
     "component_covariance",
     "fitted_covariance",
@@ -60,9 +64,11 @@ __all__ = [
     "mapped_covariance",
     "merged_covariance",
     "noise_covariance",
+    "pooled_coupling",
     "precision_cholesky",
     "raised_to_floor",
     "replaced",
     "restricted",
     "smallest_variance",
+    "stacked",
 ]

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+
+from momentmix.covariance.classes import make_covariance
 
 
 class Coordinates:
@@ -17,6 +21,7 @@ class Coordinates:
         self.kind, self.n, self.floor = kind, n, floor
         self.shape = {"spherical": (m,), "diag": (m, n), "tied": (1, n, n), "full": (m, n, n)}[kind]
         self.square = kind in ("full", "tied")
+        self.common = kind == "tied"  # one covariance for all components
         lower = np.tril_indices(n)
         self._rows, self._columns = lower
         self._unit = np.where(lower[0] == lower[1], 1.0, np.sqrt(0.5))
@@ -74,6 +79,21 @@ class Coordinates:
             return np.ones(self.entries)
         moved = 2 * np.abs(x.reshape(self.entries))
         return np.maximum(moved, 0.05 * moved.mean() + 1e-12)
+
+
+def stacked(kind: str, first: np.ndarray, second: np.ndarray, m: int, n: int) -> Any:
+    """The covariances of two mixtures of m components one after the other; a tied one repeats."""
+    if kind == "tied":
+        arrays = [np.broadcast_to(a, (m, n, n)) for a in (first, second)]
+        return make_covariance("full", np.concatenate(arrays), n)
+    return make_covariance(kind, np.concatenate([first, second]), n)
+
+
+def pooled_coupling(kind: str, coupling: np.ndarray, n: int) -> np.ndarray:
+    """A matrix (m, m) that couples the entries of covariances, as it couples their numbers."""
+    if kind == "tied":
+        return np.array([[coupling.sum()]])
+    return coupling * n if kind == "spherical" else coupling
 
 
 def restricted(kind: str, weights: np.ndarray, G: np.ndarray) -> np.ndarray:

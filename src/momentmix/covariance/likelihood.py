@@ -73,6 +73,11 @@ def merged_covariance(kind: str, difference: np.ndarray) -> np.ndarray:
     return difference**2 if kind == "diag" else np.outer(difference, difference)
 
 
+def chosen(kind: str, array: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """The covariances of some of the components; a tied one is everybody's."""
+    return array if kind == "tied" else array[rows]
+
+
 def replaced(kind: str, array: np.ndarray, rows: list[int], new: np.ndarray) -> np.ndarray:
     """The covariances with those of some components exchanged; a tied one stays."""
     if kind == "tied":
