@@ -65,7 +65,7 @@ def test_fit_benchmark_runs_in_its_quick_form():
 def test_benchmarks_run_in_their_quick_form():
     command = [sys.executable, str(ROOT / "benchmarks" / "run.py"), "--quick"]
     out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert out.count("| ×") == 5
+    assert out.count("| ×") == 7
     assert out.count("exponent") == 6
 
 
