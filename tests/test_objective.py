@@ -8,14 +8,18 @@ import pytest
 import momentmix as mm
 import oracles
 from momentmix.covariance import Coordinates
+from momentmix.isserlis import atom_sums, hermite_factor
 from momentmix.objective import ImplicitObjective, PackedObjective
-from momentmix.packed import atom_moments, hermite_factor
 from momentmix.parametrisation import Parametrisation
 from zoo import NAMES, cases
 
 TYPES = ("full", "tied", "diag", "spherical")
 FORMS = list(itertools.product(TYPES, ("implicit", "post-processing"), (None, 0.01)))
 WEIGHTS = [0.3, 1.0, 0.5, 0.2, 0.1]
+
+
+def data_moments(Q):
+    return atom_sums(Q.atoms, np.zeros(Q.n_features), 4)
 
 
 def example(kind, augmentation, floor, seed=0, m=3, n=3):
@@ -68,7 +72,7 @@ def test_both_forms_are_the_squared_distance(kind, augmentation, floor):
         )
         for k, w in enumerate(WEIGHTS)
     )
-    packed = PackedObjective(parametrisation, atom_moments(Q.atoms, 4), WEIGHTS)
+    packed = PackedObjective(parametrisation, data_moments(Q), WEIGHTS)
     implicit = ImplicitObjective(parametrisation, Q.atoms, WEIGHTS)
     value, gradient = packed.value_and_gradient(x)
     np.testing.assert_allclose(value, want, rtol=1e-9)
@@ -89,7 +93,7 @@ def test_gauss_newton_product(kind, augmentation, floor):
     """2JᵀJu without the data is 2JᵀJu from the explicit Jacobian, itself a difference quotient."""
     parametrisation, parameters = example(kind, augmentation, floor)
     x, Q = parametrisation.encode(*parameters), target()
-    packed = PackedObjective(parametrisation, atom_moments(Q.atoms, 4), WEIGHTS)
+    packed = PackedObjective(parametrisation, data_moments(Q), WEIGHTS)
     J = packed.residual_and_jacobian(x)[1]
     u = np.random.default_rng(1).normal(size=len(x))
     slope = oracles.central_difference(lambda y: packed.residual_and_jacobian(y)[0], x, u, 1e-4)
@@ -109,12 +113,7 @@ def test_conjugate_gradients_solve_the_damped_equations(kind):
     equations = implicit.normal_equations(x)
     gradient = implicit.value_and_gradient(x)[1]
     step, predicted = equations.step(gradient, 0.1)
-    H = (
-        2
-        * PackedObjective(parametrisation, atom_moments(Q.atoms, 4), WEIGHTS)
-        .residual_and_jacobian(x)[1]
-        .T
-    )
+    H = 2 * PackedObjective(parametrisation, data_moments(Q), WEIGHTS).residual_and_jacobian(x)[1].T
     H = H @ H.T / 2
     exact = -np.linalg.solve(H + 0.1 * np.diag(equations.preconditioner.diagonal), gradient)
     damped = H + 0.1 * np.diag(equations.preconditioner.diagonal)
@@ -132,7 +131,7 @@ def test_any_distribution_is_data(name):
     parametrisation, parameters = example("full", "implicit", None, n=2)
     Q = cases()[name].build(np.asarray)
     x = parametrisation.encode(*parameters)
-    packed = PackedObjective(parametrisation, atom_moments(Q.atoms, 4), WEIGHTS)
+    packed = PackedObjective(parametrisation, data_moments(Q), WEIGHTS)
     P = mm.Mixture(*parameters, "full")
     want = mm.squared_distance(P, Q, WEIGHTS)
     np.testing.assert_allclose(packed.value_and_gradient(x)[0], want, rtol=1e-9)
@@ -143,7 +142,7 @@ def test_hermite_weighting_changes_the_cost_and_not_the_minimum():
     P = mm.Mixture(*parameters, "full")
     x = parametrisation.encode(*parameters)
     factor = hermite_factor(3, 4)
-    objective = PackedObjective(parametrisation, atom_moments(P.atoms, 4), WEIGHTS, factor)
+    objective = PackedObjective(parametrisation, data_moments(P), WEIGHTS, factor)
     value, gradient = objective.value_and_gradient(x)
     assert value < 1e-25
     assert np.abs(gradient).max() < 1e-12

@@ -7,11 +7,13 @@ from momentmix.mixture import Mixture
 from momentmix.moments import contract, contract_grad, inner, inner_grad, squared_distance
 from momentmix.orders import augmented_weights
 from momentmix.samples import Samples
+from momentmix.tensors import MomentTensors
 
 __all__ = [
     "Gradient",
     "Mixture",
     "MomentMixture",
+    "MomentTensors",
     "Samples",
     "augmented_weights",
     "contract",

@@ -24,9 +24,11 @@ __all__ = [
     "index_array",
     "is_numpy_namespace",
     "like",
+    "multiply_into",
     "namespace",
     "on_accelerator",
     "read_only_view",
+    "subtract_into",
     "to_numpy",
 ]
 
@@ -124,6 +126,22 @@ def read_only_view(x: Array) -> Array:
 def contiguous(x: Array) -> Array:
     """``x`` with its rows along memory, for NumPy; other libraries choose for themselves."""
     return np.ascontiguousarray(x) if isinstance(x, np.ndarray) else x
+
+
+def multiply_into(out: Array, a: Array, b: Array) -> None:
+    """out ← a b; in NumPy without a temporary."""
+    if isinstance(out, np.ndarray):
+        np.multiply(a, b, out=out)
+    else:
+        out[...] = a * b
+
+
+def subtract_into(out: Array, a: Array, b: Array) -> None:
+    """out ← a - b, in the dtype of out; in NumPy without a temporary."""
+    if isinstance(out, np.ndarray):
+        np.subtract(a, b, out=out)
+    else:
+        out[...] = array_namespace(out).astype(a, out.dtype) - b
 
 
 def index_array(indices: np.ndarray, like: Array) -> Array:

@@ -50,6 +50,16 @@ def bilinear(P: Atoms, Q: Atoms, weights: Sequence[float], gradient: bool) -> Fo
     return _join([reduce(_add, sums[i : i + len(runs)]) for i in range(0, len(sums), len(runs))], P)
 
 
+class OfAtoms:
+    """What distributions that are made of atoms share: their moments against those of others."""
+
+    atoms: Atoms
+
+    def tested(self, P: Atoms, weights: Sequence[float], gradient: bool) -> Form:
+        """Σ_k w_k ⟨M_i, M⟩ for each atom i of P, and the gradient in P."""
+        return bilinear(P, self.atoms, weights, gradient)
+
+
 def _tile(P: Atoms, Q: Atoms, weights: Sequence[float], gradient: bool) -> Form:
     """The form for one tile of pairs, whole in memory."""
     xp = P.xp

@@ -66,7 +66,7 @@ def dense_moment(P: Any, order: int, *, max_bytes: int = DENSE_LIMIT) -> Array:
 
     Parameters
     ----------
-    P : Mixture or Samples
+    P : Mixture, Samples or MomentTensors
     order : int
     max_bytes : int
         A larger tensor raises instead. The work needs about three times the tensor's own memory.
@@ -75,9 +75,12 @@ def dense_moment(P: Any, order: int, *, max_bytes: int = DENSE_LIMIT) -> Array:
     -------
     (n,) * order
     """
-    if not hasattr(P, "atoms"):
-        raise TypeError(f"P must be a Mixture or Samples, got {type(P).__name__}")
     d = whole_order(order)
+    if not hasattr(P, "tested"):
+        raise TypeError(f"P must be a Mixture, Samples or MomentTensors, got {type(P).__name__}")
+    if not hasattr(P, "atoms"):
+        _check_size(P.n_features, d, max_bytes, "the packed moments, P.about(centre)")
+        return P.tensor(d)
     atoms = P.atoms
     n = atoms.means.shape[1]
     _check_size(n, d, max_bytes, "inner, contract or squared_distance")
@@ -224,7 +227,7 @@ def unpack(packed: Any, n: int, order: int, *, max_bytes: int = DENSE_LIMIT) -> 
         )
     _check_size(n, d, max_bytes, "the packed entries themselves")
     xp = namespace(packed)
-    full = np.sort(np.indices((n,) * d).reshape(d, -1), axis=0)
+    full = np.sort(np.indices((n,) * d).reshape(d, n**d), axis=0)
     flat = np.ravel_multi_index(tuple(full), (n,) * d) if d else np.zeros(1, dtype=np.int64)
     place = np.searchsorted(_places(packed_indices(n, d), n), flat)
     return xp.reshape(xp.take(packed, index_array(place, packed), axis=0), (n,) * d)

@@ -21,9 +21,9 @@ from momentmix.covariance import (
 )
 from momentmix.dense import packed_size
 from momentmix.em import EMResult, Likelihood, Parameters
+from momentmix.isserlis import atom_sums, hermite_factor
 from momentmix.moves import relocate, split_and_merge
 from momentmix.objective import ImplicitObjective, PackedObjective
-from momentmix.packed import atom_moments, hermite_factor
 from momentmix.parametrisation import Parametrisation
 from momentmix.solvers import Solution, gauss_newton, lbfgs
 from momentmix.starts import POINTS, around_points, kmeans_labels
@@ -82,7 +82,7 @@ class MomentMatching:
         self.model, self.data = model, data
         self.moments: np.ndarray | None = None
         if model.packed:
-            self.moments = atom_moments(data, model.order)
+            self.moments = atom_sums(data, np.zeros(model.n), model.order)
 
     def objective(self, parametrisation: Parametrisation) -> PackedObjective | ImplicitObjective:
         model = self.model

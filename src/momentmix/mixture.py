@@ -22,6 +22,7 @@ from momentmix._array import (
 )
 from momentmix._parallel import parallel_map, worker_count
 from momentmix.atoms import Atoms, Gradient
+from momentmix.bilinear import OfAtoms
 from momentmix.covariance import component_covariance
 from momentmix.dense import dense_moment
 from momentmix.modelfile import read_model, write_model
@@ -30,7 +31,7 @@ from momentmix.samples import check_weights
 _BLOCK_BYTES = 1 << 20
 
 
-class Mixture:
+class Mixture(OfAtoms):
     """X ~ Σ_j λ_j N(μ_j, Σ_j), with m components in n features.
 
     Parameters

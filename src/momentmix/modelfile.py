@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from momentmix._array import to_numpy
+from momentmix._files import written_whole
 from momentmix.covariance import COVARIANCE_TYPES
 
 FORMAT, VERSION = "momentmix-mixture", 1
@@ -29,13 +29,9 @@ def write_model(path: str | PathLike[str], mixture: Any) -> None:
         # Every float32 is a float64, and Python prints a float64 so that it reads back the same.
         **{name: array.astype(np.float64).tolist() for name, array in arrays.items()},
     }
-    path = Path(path)
-    partial = path.with_name(path.name + f".{os.getpid()}.part")
-    try:
-        partial.write_text(json.dumps(document, allow_nan=False) + "\n", encoding="utf-8")
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    text = json.dumps(document, allow_nan=False) + "\n"
+    with written_whole(path) as file:
+        file.write(text.encode())
 
 
 def read_model(path: str | PathLike[str]) -> dict[str, Any]:

@@ -6,26 +6,31 @@ over k of w[k] times the order-k quantity. P and Q are any distributions of this
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
+
+import numpy as np
 
 from momentmix._array import Array, all_finite, array_device, as_float_array, namespace
 from momentmix.atoms import Atoms, Gradient
-from momentmix.bilinear import bilinear
+from momentmix.bilinear import Form, bilinear
 from momentmix.covariance import Zero
 from momentmix.orders import Order, order_weights
 
 
 class Distribution(Protocol):
-    """Anything with moments: it is, or stands for, a weighted set of Gaussian atoms."""
+    """Anything with moments: a weighted set of Gaussian atoms, or what such a set left behind.
+
+    Mixture and Samples have ``atoms`` and ``as_gradient``, which turns derivatives in the atoms
+    into derivatives in the distribution's parameters. MomentTensors know their moments only. All
+    answer one question, which the rest follows from:
+    """
 
     @property
     def n_features(self) -> int: ...
 
-    @property
-    def atoms(self) -> Atoms: ...
-
-    def as_gradient(self, weights: Array, means: Array, covariances: Array | None) -> Gradient:
-        """Derivatives in the atoms, turned into derivatives in the distribution's parameters."""
+    def tested(self, P: Atoms, weights: Sequence[float], gradient: bool) -> Form:
+        """Σ_k w_k ⟨M_i, M⟩ for the moments M_i of each atom of P and the gradient in P."""
 
 
 def inner(P: Distribution, Q: Distribution, order: Order) -> Array:
@@ -33,7 +38,7 @@ def inner(P: Distribution, Q: Distribution, order: Order) -> Array:
 
     Parameters
     ----------
-    P, Q : Mixture or Samples
+    P, Q : Mixture, Samples or MomentTensors
         Over the same number of features n, in arrays of one library.
     order : int or sequence of float
         An order d, or weights over the orders 0..d.
@@ -55,10 +60,13 @@ def inner(P: Distribution, Q: Distribution, order: Order) -> Array:
     0.845
     """
     _check_pair(P, Q)
-    if len(P.atoms) > len(Q.atoms):  # rows of the form are the shorter side
+    weights = order_weights(order)
+    if not hasattr(P, "atoms") and not hasattr(Q, "atoms"):
+        return np.asarray(P.inner(Q, weights))
+    # Rows of the form are the atoms of one side, of the shorter one where there is a choice.
+    if not hasattr(P, "atoms") or (hasattr(Q, "atoms") and len(P.atoms) > len(Q.atoms)):
         P, Q = Q, P
-    form = bilinear(P.atoms, Q.atoms, order_weights(order), gradient=False)
-    return _weighted_total(P.atoms, form.values)
+    return _weighted_total(P.atoms, Q.tested(P.atoms, weights, gradient=False).values)
 
 
 def inner_grad(P: Distribution, Q: Distribution, order: Order) -> tuple[Array, Gradient]:
@@ -74,7 +82,12 @@ def inner_grad(P: Distribution, Q: Distribution, order: Order) -> tuple[Array, G
         In the weights, the means and the covariances of P, each in the shape of its parameter.
     """
     _check_pair(P, Q)
-    form = bilinear(P.atoms, Q.atoms, order_weights(order), gradient=True)
+    if not hasattr(P, "atoms"):
+        raise TypeError(
+            f"P is {type(P).__name__}, which has no parameters to differentiate in; the gradient "
+            "is in the first argument, so exchange the two"
+        )
+    form = Q.tested(P.atoms, order_weights(order), gradient=True)
     gradient = P.as_gradient(form.values, form.means, form.covariances)
     return _weighted_total(P.atoms, form.values), gradient
 
@@ -87,7 +100,11 @@ def squared_distance(P: Distribution, Q: Distribution, order: Order) -> Array:
     """
     _check_pair(P, Q)
     weights = order_weights(order)
-    distance = inner(P, P, weights) - 2 * inner(P, Q, weights) + inner(Q, Q, weights)
+    if not (hasattr(P, "atoms") or hasattr(Q, "atoms")):
+        return np.asarray(P.squared_distance(Q, weights))
+    squares = [inner(D, D, weights) for D in (P, Q)]
+    squares = [x if hasattr(D, "atoms") else float(x) for D, x in zip((P, Q), squares, strict=True)]
+    distance = squares[0] - 2 * inner(P, Q, weights) + squares[1]
     if all(w >= 0 for w in weights):  # then it is a squared norm, and below zero only by rounding
         xp = namespace(distance)
         return xp.where(distance > 0, distance, xp.zeros_like(distance))
@@ -100,11 +117,11 @@ def contract(P: Distribution, A: Any, order: Order) -> Array:
     Thms. 3.5 and 5.2 of Pereira–Kileel–Kolda; O(q m n d), or O(q m n²) with full covariances.
     """
     points, single = _points(P, A)
-    values = bilinear(points, P.atoms, order_weights(order), gradient=False).values
+    values = P.tested(points, order_weights(order), gradient=False).values
     return values[0] if single else values
 
 
-def contract_grad(P: Distribution, A: Any, order: Order) -> tuple[Array, Array, Gradient]:
+def contract_grad(P: Distribution, A: Any, order: Order) -> tuple[Array, Array, Gradient | None]:
     """:func:`contract` with its gradients in A and in P.
 
     Returns
@@ -113,13 +130,16 @@ def contract_grad(P: Distribution, A: Any, order: Order) -> tuple[Array, Array, 
     gradient_A : (n,) or (q, n)
         Row i is the gradient of value i, which depends on no other row.
     gradient_P : Gradient
-        Of the sum of the values, in the shapes of P's parameters.
+        Of the sum of the values, in the shapes of P's parameters; None for MomentTensors, which
+        have none.
     """
     points, single = _points(P, A)
     weights = order_weights(order)
-    at_points = bilinear(points, P.atoms, weights, gradient=True)
-    at_atoms = bilinear(P.atoms, points, weights, gradient=True)
-    gradient_P = P.as_gradient(at_atoms.values, at_atoms.means, at_atoms.covariances)
+    at_points = P.tested(points, weights, gradient=True)
+    gradient_P = None
+    if hasattr(P, "atoms"):
+        at_atoms = bilinear(P.atoms, points, weights, gradient=True)
+        gradient_P = P.as_gradient(at_atoms.values, at_atoms.means, at_atoms.covariances)
     if single:
         return at_points.values[0], at_points.means[0, :], gradient_P  # type: ignore[index]
     return at_points.values, at_points.means, gradient_P
@@ -134,13 +154,15 @@ def _weighted_total(atoms: Atoms, values: Array) -> Array:
 
 def _check_pair(P: Any, Q: Any) -> None:
     for name, distribution in (("P", P), ("Q", Q)):
-        if not hasattr(distribution, "atoms"):
+        if not hasattr(distribution, "tested"):
             raise TypeError(
-                f"{name} must be a Mixture or Samples, got {type(distribution).__name__}; "
-                f"wrap an array of rows as Samples(X)"
+                f"{name} must be a Mixture, Samples or MomentTensors, got "
+                f"{type(distribution).__name__}; wrap an array of rows as Samples(X)"
             )
     if P.n_features != Q.n_features:
         raise ValueError(f"P has {P.n_features} feature(s), but Q has {Q.n_features}")
+    if not (hasattr(P, "atoms") and hasattr(Q, "atoms")):
+        return  # moments are few and go where the other side lies
     namespace(P.atoms.means, Q.atoms.means)
     devices = {str(array_device(D.atoms.means)) for D in (P, Q)}
     if len(devices) > 1:
@@ -149,8 +171,8 @@ def _check_pair(P: Any, Q: Any) -> None:
 
 def _points(P: Any, A: Any) -> tuple[Atoms, bool]:
     """The rows of A as atoms of weight one, and whether A was a single vector."""
-    if not hasattr(P, "atoms"):
-        raise TypeError(f"P must be a Mixture or Samples, got {type(P).__name__}")
+    if not hasattr(P, "tested"):
+        raise TypeError(f"P must be a Mixture, Samples or MomentTensors, got {type(P).__name__}")
     A = as_float_array(A, "A", (1, 2))
     if A.shape[-1] != P.n_features:
         raise ValueError(
@@ -159,6 +181,7 @@ def _points(P: Any, A: Any) -> tuple[Atoms, bool]:
         )
     if not all_finite(A):
         raise ValueError("A must be finite, but holds NaN or infinity")
-    namespace(A, P.atoms.means)
+    if hasattr(P, "atoms"):
+        namespace(A, P.atoms.means)
     rows = A[None, :] if A.ndim == 1 else A
     return Atoms(1.0, rows, Zero(P.n_features)), A.ndim == 1

@@ -18,7 +18,8 @@ from momentmix.bell import bell_derivatives, bell_polynomials
 from momentmix.bilinear import Form, bilinear
 from momentmix.covariance import pooled_coupling, restricted, stacked
 from momentmix.cumulants import cumulants
-from momentmix.packed import gaussian_moments, moment_jacobian, tables
+from momentmix.isserlis import gaussian_moments, moment_jacobian
+from momentmix.packed import entry_orders, multiplicities
 from momentmix.parametrisation import Parametrisation
 
 
@@ -36,8 +37,8 @@ class PackedObjective:
         self.parametrisation = parametrisation
         self.moments = moments
         self.d = len(weights) - 1
-        t = tables(parametrisation.n, self.d)
-        self.roots = np.sqrt(np.asarray(weights)[t.orders] * t.multiplicities)
+        n, d = parametrisation.n, self.d
+        self.roots = np.sqrt(np.asarray(weights)[entry_orders(n, d)] * multiplicities(n, d))
         self.factor = factor
         self.n_passes = 0
         self._at: tuple[bytes, np.ndarray, np.ndarray] | None = None

@@ -1,150 +1,144 @@
-"""Packed Gaussian moments: the distinct entries of all orders 0..d, and their derivatives.
+"""Packed symmetric tensors of all orders 0..d in one vector, and linear maps of them.
 
-For few features the distinct moments are few, and a fit by them is an ordinary nonlinear
-least-squares problem. Entries of order k follow from those of orders k-1 and k-2 (Isserlis, one
-index at a time), and so do their derivatives: for a multi-index I that contains a c_a times,
-    M_I = μ_a M_{I-a} + Σ_b Σ_ab c_b(I-a) M_{I-a-b},       a the last index of I,
-    ∂M_I/∂μ_a = c_a M_{I-a},   ∂M_I/∂Σ_ab = c_a c_b M_{I-a-b} (a≠b),  c_a(c_a-1)/2 M_{I-a-a}.
+With the constant 1 put before the features, the moments of orders 0..d are the distinct entries of
+one symmetric tensor of order d: the monomial 1^(d-k) x_{i_1} ··· x_{i_k} is an entry of order k.
+Lexicographic order of the multi-indices of (1, x) is then the entries of order 0, those of order 1,
+and so on, each in the order of ``packed_indices``: N = C(n+d, d) numbers. Every function here takes
+and returns such a vector, and forms no tensor of n^d entries.
 """
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
-from math import factorial, prod, sqrt
-from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_array
 
-from momentmix.atoms import Atoms
 from momentmix.dense import packed_indices, packed_multiplicities, packed_size
 
 
-class Tables(NamedTuple):
-    """Places and counts for orders 0..d in n features; every order starts at ``starts[k]``."""
-
-    starts: np.ndarray  # (d + 2,)
-    orders: np.ndarray  # (N,) the order of each entry
-    multiplicities: np.ndarray  # (N,)
-    last: np.ndarray  # (N,) the last index a of I
-    without_last: np.ndarray  # (N,) place of I - a
-    lower: np.ndarray  # (N, n) place of I - a, or 0
-    counts: np.ndarray  # (N, n) c_a
-    lower_twice: np.ndarray  # (N, n, n) place of I - a - b, or 0
-    half_pairs: np.ndarray  # (N, n, n) c_a(I) c_b(I - a) / 2
+def total_size(n: int, d: int) -> int:
+    """C(n+d, d), the number of distinct moments of orders 0..d."""
+    return math.comb(n + d, d)
 
 
-@lru_cache(maxsize=8)
-def tables(n: int, d: int) -> Tables:
-    sizes = [packed_size(n, k) for k in range(d + 1)]
-    starts = np.concatenate([[0], np.cumsum(sizes)])
-    N = int(starts[-1])
-    counts = np.zeros((N, n), dtype=np.int64)
-    lower = np.zeros((N, n), dtype=np.int64)
-    last = np.zeros(N, dtype=np.int64)
-    place = {(): 0}
-    for k in range(1, d + 1):
-        here = {}
-        for i, index in enumerate(map(tuple, packed_indices(n, k).tolist())):
-            at = int(starts[k]) + i
-            here[index] = at
-            last[at] = index[-1]
-            for a in set(index):
-                counts[at, a] = index.count(a)
-                j = index.index(a)
-                lower[at, a] = place[index[:j] + index[j + 1 :]]
-        place = here
-    multiplicities = np.concatenate([packed_multiplicities(n, k) for k in range(d + 1)])
-    orders = np.repeat(np.arange(d + 1), sizes)
-    without_last = lower[np.arange(N), last]
-    twice, pairs = lower[lower], 0.5 * counts[:, :, None] * counts[lower]
-    return Tables(starts, orders, multiplicities, last, without_last, lower, counts, twice, pairs)
+@lru_cache(maxsize=32)
+def order_starts(n: int, d: int) -> np.ndarray:
+    """Where each order begins, and the end; (d + 2,)."""
+    return np.concatenate([[0], np.cumsum([packed_size(n, k) for k in range(d + 1)])])
 
 
-def gaussian_moments(means: np.ndarray, matrices: np.ndarray, d: int) -> np.ndarray:
-    """Moments of m Gaussians, means (m, n) and covariances (m, n, n); (m, N). O(mNn)."""
-    m, n = means.shape
-    t = tables(n, d)
-    M = np.zeros((m, len(t.orders)))
-    M[:, 0] = 1
-    for k in range(1, d + 1):
-        rows = slice(t.starts[k], t.starts[k + 1])
-        a, rest = t.last[rows], t.without_last[rows]
-        total = means[:, a] * M[:, rest]
-        if k > 1:
-            for b in range(n):
-                total += matrices[:, a, b] * (t.counts[rest, b] * M[:, t.lower[rest, b]])
-        M[:, rows] = total
-    return M
+def order_slice(n: int, k: int) -> slice:
+    """The entries of order k."""
+    return slice(total_size(n, k - 1) if k else 0, total_size(n, k))
 
 
-def moment_jacobian(M: np.ndarray, n: int, d: int) -> tuple[np.ndarray, np.ndarray]:
-    """∂M/∂μ (m, N, n) and ∂M/∂Σ (m, N, n, n), the latter symmetric so that dM = ⟨·, dΣ⟩."""
-    t = tables(n, d)
-    # Pairs are halved because each a≠b stands twice in a symmetric dΣ.
-    return t.counts * M[:, t.lower], t.half_pairs * M[:, t.lower_twice]
+@lru_cache(maxsize=32)
+def entry_orders(n: int, d: int) -> np.ndarray:
+    """The order of each entry; (N,)."""
+    return np.repeat(np.arange(d + 1), np.diff(order_starts(n, d)))
 
 
-@lru_cache(maxsize=8)
-def hermite_factor(n: int, d: int) -> csr_array:
-    """Sparse F (N, N) with FᵀF = S⁻¹, S the covariance of the moments of N(0, I).
+@lru_cache(maxsize=32)
+def multiplicities(n: int, d: int) -> np.ndarray:
+    """How many entries of its full tensor each entry stands for; (N,)."""
+    return np.concatenate([packed_multiplicities(n, k) for k in range(d + 1)]).astype(float)
 
-    F r holds the errors of the means of the Hermite polynomials He_I / √(I!), which are
-    uncorrelated under N(0, I). In whitened coordinates it is close to the optimal weight of the
-    method of moments, needs no data, and makes high orders as well conditioned as low ones.
-    He_I = Π_a He_{i_a}, and He_k(x) = Σ_j (-1)^j k! / (j! (k-2j)! 2^j) x^(k-2j).
-    Order 0 is kept as it is.
+
+def places(indices: np.ndarray, n: int) -> np.ndarray:
+    """Lexicographic rank of sorted multi-indices (…, k) among all of order k in n features.
+
+    Before I stand, for each position t, the multi-indices that agree with I up to t and have a
+    smaller index u there: C(n-u+k-t-2, k-t-1) of them for each u from i_{t-1} to i_t - 1.
     """
-    t = tables(n, d)
-    place = {tuple(c): i for i, c in enumerate(t.counts.tolist())}
-    rows: list[int] = []
-    columns: list[int] = []
-    entries: list[float] = []
-    for i, exponents in enumerate(t.counts.tolist()):
-        terms: dict[tuple, float] = {(): 1.0}
-        for k in exponents:
-            series = [
-                (k - 2 * j, (-1) ** j * factorial(k) / (factorial(j) * factorial(k - 2 * j) * 2**j))
-                for j in range(k // 2 + 1)
-            ]
-            terms = {(*e, p): c * h for e, c in terms.items() for p, h in series}
-        norm = sqrt(prod(factorial(k) for k in exponents))
-        rows += [i] * len(terms)
-        columns += [place[e] for e in terms]
-        entries += [c / norm for c in terms.values()]
-    return csr_array((entries, (rows, columns)), shape=(len(place), len(place)))
+    k = indices.shape[-1]
+    rank = np.zeros(indices.shape[:-1], dtype=np.int64)
+    before: np.ndarray | int = 0
+    for t in range(k):
+        tails = [packed_size(n - u, k - t - 1) for u in range(n)]
+        below = np.concatenate([[0], np.cumsum(tails, dtype=np.int64)])
+        rank += below[indices[..., t]] - below[before]
+        before = indices[..., t]
+    return rank
 
 
-def sample_moments(X: np.ndarray, weights: np.ndarray | None, d: int) -> np.ndarray:
-    """Moments of weighted points (p, n) of orders 0..d; (N,). One pass in blocks of rows."""
-    p, n = X.shape
-    t = tables(n, d)
-    total = np.zeros(len(t.orders))
-    step = max(1, (8 << 20) // (8 * len(t.orders)))
-    for start in range(0, p, step):
-        rows = X[start : start + step].T
-        features = np.empty((len(t.orders), rows.shape[1]))
-        features[0] = 1
-        for k in range(1, d + 1):
-            here = slice(t.starts[k], t.starts[k + 1])
-            np.multiply(rows[t.last[here]], features[t.without_last[here]], out=features[here])
-        if weights is None:
-            total += features.sum(axis=1)
-        else:
-            total += features @ weights[start : start + step]
-    return total / p if weights is None else total
+@lru_cache(maxsize=32)
+def removed(n: int, k: int) -> np.ndarray:
+    """Place of I without its s-th index, among order k-1; (N_k, k)."""
+    indices = packed_indices(n, k)
+    return np.column_stack([places(np.delete(indices, s, axis=1), n) for s in range(k)])
 
 
-def atom_moments(atoms: Atoms, d: int) -> np.ndarray:
-    """Moments of weighted atoms, of orders 0..d; (N,)."""
-    if atoms.covariance.zero:
-        weights = None if isinstance(atoms.weights, float) else atoms.weights
-        return sample_moments(np.asarray(atoms.means), weights, d)
-    m, n = atoms.means.shape
-    matrices = np.broadcast_to(atoms.covariance.matrices(), (m, n, n))
-    weights = np.asarray(atoms.column)[:, 0]
-    total = np.zeros(len(tables(n, d).orders))
-    for start in range(0, m, 4096):
-        rows = slice(start, start + 4096)
-        total += weights[rows] @ gaussian_moments(atoms.means[rows], matrices[rows], d)
-    return total
+@lru_cache(maxsize=32)
+def extended(n: int, k: int) -> np.ndarray:
+    """Place of I with the index a added, among order k+1; (N_k, n)."""
+    indices = packed_indices(n, k)
+    result = np.empty((len(indices), n), dtype=np.int64)
+    for a in range(n):
+        longer = np.column_stack([indices, np.full(len(indices), a)])
+        result[:, a] = places(np.sort(longer, axis=1), n)
+    return result
+
+
+def plus_gaussian(
+    S: np.ndarray, n: int, shift: np.ndarray | None = None, covariance: np.ndarray | None = None
+) -> np.ndarray:
+    """Moments (…, N) of X turned into those of X + G, G ~ N(shift, covariance) independent.
+
+    A shift moves the centre; minus a noise covariance debiases (Thm. 5.1 of Pereira–Kileel–Kolda,
+    where a negative covariance is legal). Both are exact: with
+        (D S)_I = Σ_s shift_{i_s} S_{I∖s} + Σ_{s<t} covariance_{i_s i_t} S_{I∖{s,t}}
+    the result is exp(D) S, a finite sum because D raises the order.
+    """
+    d = _highest_order(S.shape[-1], n)
+    result, term = S.copy(), S
+    for j in range(1, d + 1):
+        term = _lift(term, n, d, shift, covariance) / j
+        result += term
+    return result
+
+
+def _lift(
+    S: np.ndarray, n: int, d: int, shift: np.ndarray | None, covariance: np.ndarray | None
+) -> np.ndarray:
+    lifted = np.zeros_like(S)
+    for k in range(1, d + 1):
+        indices, without = packed_indices(n, k), removed(n, k)
+        here = lifted[..., order_slice(n, k)]
+        below = S[..., order_slice(n, k - 1)]
+        if shift is not None:
+            for s in range(k):
+                here += shift[indices[:, s]] * below[..., without[:, s]]
+        if covariance is not None and k > 1:
+            two_below, twice = S[..., order_slice(n, k - 2)], removed(n, k - 1)
+            for t in range(k):
+                for s in range(t):
+                    pair = covariance[indices[:, s], indices[:, t]]
+                    here += pair * two_below[..., twice[without[:, t], s]]
+    return lifted
+
+
+def linear_map(S: np.ndarray, A: np.ndarray) -> np.ndarray:
+    """Moments (N,) of x in n features turned into those of A x, A (n', n); (N',).
+
+    One index after the other is mapped; those not yet mapped stay packed, and so do those that
+    are. O(n' n^d) for order d, a fraction 1/⌊d/2⌋!⌈d/2⌉! of it in memory.
+    """
+    n_new, n = A.shape
+    parts = []
+    for k in range(_highest_order(len(S), n) + 1):
+        W = S[None, order_slice(n, k)]  # (mapped indices, indices to come), both packed
+        for j in range(k):
+            W = W[:, extended(n, k - j - 1)] @ A.T
+            last = packed_indices(n_new, j)[:, -1] if j else np.zeros(1, dtype=np.int64)
+            first = np.repeat(np.arange(len(last)), n_new - last)
+            W = W[first, :, packed_indices(n_new, j + 1)[:, -1]]
+        parts.append(W[:, 0])
+    return np.concatenate(parts)
+
+
+def _highest_order(size: int, n: int) -> int:
+    d = 0
+    while total_size(n, d) < size:
+        d += 1
+    return d

@@ -17,12 +17,13 @@ from momentmix._array import (
     to_numpy,
 )
 from momentmix.atoms import Atoms, Gradient
+from momentmix.bilinear import OfAtoms
 from momentmix.covariance import Zero
 from momentmix.covariance import noise_covariance as checked_noise
 from momentmix.dense import dense_moment
 
 
-class Samples:
+class Samples(OfAtoms):
     """The empirical distribution of the rows of X.
 
     Its moments are (1/p) Σ_i x_i^{⊗d}. With ``noise_covariance=N`` they are the debiased moments
