@@ -14,8 +14,7 @@ from sklearn.mixture import GaussianMixture
 
 from machine import machine
 from momentmix import Mixture, MomentMixture
-from momentmix.atoms import Atoms
-from momentmix.covariance import Zero
+from momentmix.data import AtomData
 from momentmix.datasets import paper_mixture
 from momentmix.em import Likelihood, Parameters
 from momentmix.objective import ImplicitObjective
@@ -132,7 +131,7 @@ def passes(noises: tuple) -> None:
         X, _ = mixture.sample(8000, 1000)
         unit = float(X.std())
         weights = list(augmented_weights(4, 0.5 / unit))
-        data = Atoms(1 / len(X), X / unit, Zero(100), np)
+        data = AtomData.of_rows(X / unit, None)
         rng = np.random.default_rng(0)
         start = around_points("diag", X[rng.choice(len(X), 20, replace=False)] / unit)
         traces = []

@@ -124,9 +124,11 @@ def test_mismatched_pairs():
     one = mm.Mixture([1.0], [[0.0]], [1.0], "spherical")
     with pytest.raises(ValueError, match=r"P has 2 feature\(s\), but Q has 1"):
         mm.inner(mixture(), one, 2)
-    with pytest.raises(TypeError, match=r"Q must be a Mixture or Samples, got ndarray; wrap"):
+    with pytest.raises(
+        TypeError, match=r"Q must be a Mixture, Samples or MomentTensors, got ndarray; w"
+    ):
         mm.inner(mixture(), np.zeros((3, 2)), 2)
-    with pytest.raises(TypeError, match="P must be a Mixture or Samples"):
+    with pytest.raises(TypeError, match="P must be a Mixture, Samples or MomentTensors"):
         mm.dense_moment(EYE, 2)
     with pytest.raises(TypeError, match="different array libraries"):
         mm.inner(mixture(), mm.Samples(torch.zeros((3, 2))), 2)

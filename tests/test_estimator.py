@@ -19,7 +19,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import momentmix as mm
-from momentmix import MomentMixture, fitting
+from momentmix import MomentMixture, matching, search
+from momentmix.choices import is_explicit
 from momentmix.datasets import load_quakes, paper_mixture
 from momentmix.em import Likelihood, Parameters
 
@@ -125,7 +126,7 @@ def test_pure_moments_of_the_papers_problem(order, augmentation):
     X, _ = truth.sample(8000, 1000)
     fit = MomentMixture(
         20, covariance_type="diag", order=order, omega=0.5, augmentation=augmentation,
-        polish=None, n_init=1, random_state=0, max_iter=150,
+        polish=None, n_init=1, random_state=0, max_iter=150, moments="samples",
     )  # fmt: skip
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -429,7 +430,7 @@ def test_bad_data():
         MomentMixture(2).fit(IRIS, sample_weight=np.zeros(len(IRIS)))
     with pytest.raises(ValueError, match=r"[Nn]egative"):
         MomentMixture(2).fit(IRIS, sample_weight=-np.ones(len(IRIS)))
-    with pytest.raises(TypeError, match="P must be a Mixture or Samples"):
+    with pytest.raises(TypeError, match="P must be a Mixture, Samples or MomentTensors"):
         MomentMixture(2).fit_moments(IRIS)
     with pytest.raises(NotFittedError):
         MomentMixture(2).predict(IRIS)
@@ -476,8 +477,9 @@ def test_bundled_data():
 
 
 def test_large_models_are_implicit():
-    small = fitting.Model("full", 3, 5, 4, [1] * 5, "implicit", "orders", "auto", 1e-6, 10, 1e-6)
-    large = fitting.Model("diag", 20, 100, 3, [1] * 4, "implicit", "orders", "auto", 1e-6, 10, 1e-6)
-    assert small.packed
-    assert not large.packed
-    assert fitting.affordable_starts(large, 8000) == 3
+    assert is_explicit("full", 3, 5, 4)
+    assert not is_explicit("diag", 20, 100, 3)
+    large = matching.Model(
+        "diag", 20, 100, 3, [1] * 4, "implicit", "orders", "auto", 1e-6, 10, 1e-6, explicit=False
+    )
+    assert search.affordable_starts(large, 8000) == 3

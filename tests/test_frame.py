@@ -3,9 +3,10 @@ import pytest
 
 import momentmix as mm
 from momentmix.choices import check_order, is_enough, needed_order, sampling_weights
+from momentmix.data import AtomData, TensorData
 from momentmix.em import Parameters
 from momentmix.frame import Frame
-from momentmix.starts import POINTS
+from momentmix.starts import POINTS, spectral_means
 
 TYPES = ("full", "tied", "diag", "spherical")
 
@@ -87,12 +88,18 @@ def test_starts(name, rng):
         assert np.all(np.isfinite(points))
 
 
-def test_spectral_start_points_at_the_means(rng):
+@pytest.mark.parametrize("form", ["rows", "atoms", "moments"])
+def test_spectral_start_points_at_the_means(form, rng):
     """Equal weights, directions of the centred means: the CP of the third moment."""
     means = 4 * np.eye(4)[:3]
     X = np.concatenate([m + 0.3 * rng.normal(size=(2000, 4)) for m in means])
     X = X - X.mean(axis=0)
-    points = POINTS["spectral"](X, None, 3, rng)
+    data = {
+        "rows": lambda: AtomData.of_rows(X, None),
+        "atoms": lambda: AtomData(mm.Samples(X, noise_covariance=0.01).atoms),
+        "moments": lambda: TensorData(mm.MomentTensors.from_samples(X, 3)),
+    }[form]()
+    points = spectral_means(data, 3, rng)
     centred = means - means.mean(axis=0)
     cosine = (points @ centred.T) / (
         np.linalg.norm(points, axis=1)[:, None] * np.linalg.norm(centred, axis=1)

@@ -73,7 +73,7 @@ def test_both_forms_are_the_squared_distance(kind, augmentation, floor):
         for k, w in enumerate(WEIGHTS)
     )
     packed = PackedObjective(parametrisation, data_moments(Q), WEIGHTS)
-    implicit = ImplicitObjective(parametrisation, Q.atoms, WEIGHTS)
+    implicit = ImplicitObjective(parametrisation, Q, WEIGHTS)
     value, gradient = packed.value_and_gradient(x)
     np.testing.assert_allclose(value, want, rtol=1e-9)
     constant = mm.inner(Q, Q, WEIGHTS)
@@ -98,7 +98,7 @@ def test_gauss_newton_product(kind, augmentation, floor):
     u = np.random.default_rng(1).normal(size=len(x))
     slope = oracles.central_difference(lambda y: packed.residual_and_jacobian(y)[0], x, u, 1e-4)
     np.testing.assert_allclose(J @ u, slope, rtol=1e-6, atol=1e-7 * np.abs(slope).max())
-    implicit = ImplicitObjective(parametrisation, Q.atoms, WEIGHTS)
+    implicit = ImplicitObjective(parametrisation, Q, WEIGHTS)
     got = implicit.normal_equations(x).product(u)
     assert implicit.n_passes == 0
     want = 2 * J.T @ (J @ u)
@@ -109,7 +109,7 @@ def test_gauss_newton_product(kind, augmentation, floor):
 def test_conjugate_gradients_solve_the_damped_equations(kind):
     parametrisation, parameters = example(kind, "implicit", None)
     x, Q = parametrisation.encode(*parameters), target()
-    implicit = ImplicitObjective(parametrisation, Q.atoms, WEIGHTS)
+    implicit = ImplicitObjective(parametrisation, Q, WEIGHTS)
     equations = implicit.normal_equations(x)
     gradient = implicit.value_and_gradient(x)[1]
     step, predicted = equations.step(gradient, 0.1)

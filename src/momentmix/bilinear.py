@@ -53,7 +53,11 @@ def bilinear(P: Atoms, Q: Atoms, weights: Sequence[float], gradient: bool) -> Fo
 class OfAtoms:
     """What distributions that are made of atoms share: their moments against those of others."""
 
-    atoms: Atoms
+    _atoms: Atoms
+
+    @property
+    def atoms(self) -> Atoms:
+        return self._atoms
 
     def tested(self, P: Atoms, weights: Sequence[float], gradient: bool) -> Form:
         """Σ_k w_k ⟨M_i, M⟩ for each atom i of P, and the gradient in P."""

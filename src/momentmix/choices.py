@@ -1,4 +1,4 @@
-"""Which order a model needs, and how to weight the orders against each other."""
+"""Which order a model needs, how to weight the orders, and which form of the moments is cheaper."""
 
 from __future__ import annotations
 
@@ -6,12 +6,20 @@ import math
 
 import numpy as np
 
-from momentmix.covariance import free_parameters
+from momentmix.covariance import free_parameters, make_covariance
 from momentmix.dense import packed_size
+from momentmix.packed import total_size
 
 #: Beyond this order, moments of samples say little that rounding and outliers leave standing.
 HIGHEST_ORDER = 12
 MARGIN = 1.2
+
+#: Distinct moments and parameters up to which a fit holds the moments and their Jacobian.
+EXPLICIT_MOMENTS, EXPLICIT_PARAMETERS = 3000, 700
+#: Distinct moments up to which their inverse covariance is the weight of a fit.
+OPTIMAL_MOMENTS = 2000
+#: Evaluations of the cost in a fit, for comparing ways to do it.
+EVALUATIONS = 200
 
 
 def parameter_count(kind: str, m: int, n: int) -> int:
@@ -51,6 +59,30 @@ def check_order(kind: str, m: int, n: int, order: int) -> None:
             f"{equations} equations for {unknowns} unknowns; use order={needed_order(kind, m, n)} "
             "or more, or order='auto'"
         )
+
+
+def is_explicit(kind: str, m: int, n: int, order: int) -> bool:
+    """Whether a fit is an ordinary least-squares problem of moderate size."""
+    few = total_size(n, order) <= EXPLICIT_MOMENTS
+    return few and parameter_count(kind, m, n) <= EXPLICIT_PARAMETERS
+
+
+def tensors_pay(p: int, kind: str, m: int, n: int, order: int) -> bool:
+    """Whether one pass that makes moments is cheaper than a pass for each evaluation of the cost.
+
+    In multiplications, with factors measured by benchmarks/tensors.py: a pass to the moments takes
+    N = C(n+d, d) a row; an evaluation from rows about 2 (n + q) + 12 d a row and component, q the
+    numbers of one covariance; one from moments about 2 n C(n+d-1, d-1) a component.
+    """
+    if is_explicit(kind, m, n, order):
+        return True
+    if total_size(n, order) > 1 << 24:  # 128 MiB
+        return False
+    width = make_covariance(kind, np.empty((1, 1, 1)), n).width
+    from_rows = EVALUATIONS * p * m * (2.0 * (n + width) + 12 * order)
+    each = 2.0 * n * total_size(n, order - 1) + 4.0 * total_size(n, order - 2) * width
+    from_tensors = 2.0 * p * total_size(n, order) + EVALUATIONS * m * each
+    return from_tensors < from_rows
 
 
 def gaussian_weights(order: int) -> list[float]:

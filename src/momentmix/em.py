@@ -41,6 +41,34 @@ class EMResult(NamedTuple):
     interrupted: bool
 
 
+class Density(NamedTuple):
+    """log λ_j N(x; μ_j, Σ_j) = constant_j + linear_jᵀx + quadratic_jᵀ(features of x)."""
+
+    constant: np.ndarray  # (m,)
+    linear: np.ndarray  # (m, n)
+    quadratic: np.ndarray  # (m, width)
+
+    @classmethod
+    def of(cls, kind: str, parameters: Parameters) -> Density:
+        constant, linear, quadratic = log_density_coefficients(
+            kind, parameters.means, parameters.covariances
+        )
+        return cls(constant + np.log(np.maximum(parameters.weights, 1e-300)), linear, quadratic)
+
+    def log_joint(self, X: np.ndarray, squares: np.ndarray) -> np.ndarray:
+        """(p, m), components along memory: what follows runs over samples, of which there are more."""
+        L = self.linear @ X.T
+        L += self.quadratic @ squares.T
+        L += self.constant[:, None]
+        return L.T
+
+    def step_sums(self, X: np.ndarray, squares: np.ndarray, weights: np.ndarray) -> tuple:
+        """What an EM step needs of some rows: log-likelihood, and sums of responsibilities."""
+        R, log_density = softmax(self.log_joint(X, squares))
+        R = (R * weights[:, None]).T
+        return weights @ log_density, R.sum(axis=1), R @ X, R @ squares
+
+
 class Likelihood:
     """The data of a maximum-likelihood fit, in centred and scaled coordinates.
 
@@ -74,22 +102,11 @@ class Likelihood:
             return [function(blocks[0])]
         return parallel_map(function, blocks, worker_count(np))
 
-    def _log_joint(self, parameters: Parameters) -> Callable[[slice, np.ndarray], np.ndarray]:
-        constant, linear, quadratic = log_density_coefficients(
-            self.kind, parameters.means, parameters.covariances
-        )
-        constant = constant + np.log(np.maximum(parameters.weights, 1e-300))
-
-        def log_joint(rows: slice, squares: np.ndarray) -> np.ndarray:
-            return self.X[rows] @ linear.T + squares @ quadratic.T + constant
-
-        return log_joint
-
     def log_joint(self, parameters: Parameters) -> np.ndarray:
         """log λ_j N(x_i; μ_j, Σ_j); (p, m)."""
-        log_joint = self._log_joint(parameters)
+        density = Density.of(self.kind, parameters)
         return np.concatenate(
-            self._over_blocks(lambda rows: log_joint(rows, self._quadratic(rows)))
+            self._over_blocks(lambda rows: density.log_joint(self.X[rows], self._quadratic(rows)))
         )
 
     def responsibilities(self, parameters: Parameters) -> tuple[np.ndarray, np.ndarray]:
@@ -102,13 +119,10 @@ class Likelihood:
 
     def step(self, parameters: Parameters) -> tuple[float, Parameters]:
         """The log-likelihood of the parameters, and the parameters after one EM step."""
-        log_joint = self._log_joint(parameters)
+        density = Density.of(self.kind, parameters)
 
         def block(rows: slice) -> tuple:
-            squares, w = self._quadratic(rows), self.weights[rows]
-            R, log_density = softmax(log_joint(rows, squares))
-            R = (R * w[:, None]).T
-            return w @ log_density, R.sum(axis=1), R @ self.X[rows], R @ squares
+            return density.step_sums(self.X[rows], self._quadratic(rows), self.weights[rows])
 
         value, shares, firsts, seconds = _summed(self._over_blocks(block))
         return float(value), self.maximise(shares, firsts, seconds)

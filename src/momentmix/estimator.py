@@ -13,25 +13,31 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from momentmix import fitting
+from momentmix import matching, search
 from momentmix._array import to_numpy
 from momentmix._parallel import thread_limit
 from momentmix._progress import Progress
 from momentmix.atoms import Atoms
 from momentmix.choices import (
+    EXPLICIT_PARAMETERS,
     HIGHEST_ORDER,
+    OPTIMAL_MOMENTS,
     check_order,
-    gaussian_weights,
+    is_enough,
+    is_explicit,
     needed_order,
     parameter_count,
-    sampling_weights,
+    tensors_pay,
 )
-from momentmix.covariance import COVARIANCE_TYPES, Zero, precision_cholesky
+from momentmix.covariance import COVARIANCE_TYPES, precision_cholesky, raised_to_floor
+from momentmix.data import AtomData, Data, TensorData
 from momentmix.em import Likelihood, Parameters, softmax
 from momentmix.frame import Frame
 from momentmix.mixture import Mixture
 from momentmix.orders import augmented_weights
-from momentmix.starts import POINTS, around_points
+from momentmix.packed import total_size
+from momentmix.starts import INITS, around_points
+from momentmix.tensors import MomentTensors
 
 
 class MomentMixture(DensityMixin, BaseEstimator):
@@ -54,9 +60,11 @@ class MomentMixture(DensityMixin, BaseEstimator):
     omega : float, optional
         The paper's ω in place of ``order_weights``: C(d, k) ω^(2(d-k)), on moments about the
         origin of X as it is given. The fit then depends on origin and unit, as in the paper.
-    weighting : {"auto", "orders"}, default="auto"
-        "orders" uses one weight an order. "auto" uses, where the distinct moments are few, the
-        inverse covariance that they would have for normal data (Hermite moments).
+    weighting : {"auto", "optimal", "orders"}, default="auto"
+        "orders" uses one weight an order. "optimal" uses the inverse covariance that the distinct
+        moments of samples have: at first of normal ones (Hermite moments), then of samples of the
+        mixture found, which is known from its own moments of twice the order. "auto" is "optimal"
+        where the moments are at most 2,000, and "orders" beyond a few thousand.
     augmentation : {"implicit", "post-processing"}, default="implicit"
         The two forms of the paper's augmented system.
     solver : {"auto", "gauss-newton", "lbfgs"}, default="auto"
@@ -81,6 +89,9 @@ class MomentMixture(DensityMixin, BaseEstimator):
         1 shows a progress bar.
     n_jobs : int, optional
         Threads; by default as many as the BLAS may use.
+    moments : {"auto", "tensors", "samples"}, default="auto"
+        What ``polish=None`` works on: the moment tensors that one pass gives, or the samples, read
+        at every step. "auto" takes the cheaper.
 
     Attributes
     ----------
@@ -94,7 +105,7 @@ class MomentMixture(DensityMixin, BaseEstimator):
     objective_ : float
         Moment cost of the start that led to the result.
     lower_bound_ : float
-        Mean log-likelihood a sample (NaN from ``fit_moments``).
+        Mean log-likelihood a sample; NaN without polish, which has not looked at it.
     history_ : list of float
         Moment cost after each iteration of that start.
 
@@ -134,6 +145,7 @@ class MomentMixture(DensityMixin, BaseEstimator):
         warm_start: bool = False,
         verbose: int = 0,
         n_jobs: int | None = None,
+        moments: str = "auto",
     ) -> None:
         self.n_components = n_components
         self.covariance_type = covariance_type
@@ -156,6 +168,7 @@ class MomentMixture(DensityMixin, BaseEstimator):
         self.warm_start = warm_start
         self.verbose = verbose
         self.n_jobs = n_jobs
+        self.moments = moments
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> MomentMixture:
         """Fit to the rows of X; ``sample_weight`` counts each row that many times."""
@@ -174,23 +187,31 @@ class MomentMixture(DensityMixin, BaseEstimator):
                 f"Expected n_samples >= n_components but got n_components = {self.n_components}, "
                 f"n_samples = {len(X)}"
             )
-        frame = self._frame(Frame.of_samples(self.covariance_type, X, weights))
-        Z = frame.apply(X)
-        atoms = Atoms(1 / len(Z) if weights is None else weights, Z, Zero(Z.shape[1]), np)
+        if self.polish is None:
+            return self._fit_pure(self._data(X, weights), passes=1)
+        data = AtomData.of_rows(X, weights)
+        frame = self._frame(data)
+        scaled = data.within(frame)
         # A little is added even for reg_covar=0: a component of one sample must stay finite.
         floor = max(float(self.reg_covar), 1e-12)
-        likelihood = Likelihood(Z, weights, self.covariance_type, floor)
-        rng = self._generator()
-        pure = self.polish is None
-        model = self._model(Z.shape[1], frame.unit, lambda d: sampling_weights(Z, weights, d), pure)
+        likelihood = Likelihood(scaled.atoms.means, weights, self.covariance_type, floor)
+        model = self._model(scaled, frame.unit, pure=False)
         with thread_limit(self.n_jobs):
-            result = self._solve(model, frame, atoms, likelihood, rng)
-        if self.polish is None:
-            result.log_likelihood = likelihood.value(result.parameters)
+            result = self._solve_likelihood(model, frame, scaled, likelihood)
         result.log_likelihood -= frame.log_volume
         result.log_likelihoods = [v - frame.log_volume for v in result.log_likelihoods]
         self._set(result, frame)
         return self
+
+    def _data(self, X: np.ndarray, weights: np.ndarray | None) -> Data:
+        """Rows for a pure moment fit, or the moments that one pass over them gives."""
+        order = self._order(X.shape[1])
+        kind, m = self.covariance_type, int(self.n_components)
+        pays = tensors_pay(len(X), kind, m, X.shape[1], order)
+        if self.moments == "tensors" or (self.moments == "auto" and pays):
+            with thread_limit(self.n_jobs):
+                return TensorData(MomentTensors.from_samples(X, order, weights))
+        return AtomData.of_rows(X, weights)
 
     def fit_moments(self, P: Any, y: Any = None) -> MomentMixture:
         """Fit to the moments of any distribution: a Mixture, or Samples, debiased ones included.
@@ -198,84 +219,94 @@ class MomentMixture(DensityMixin, BaseEstimator):
         There is no likelihood to polish, so this is the moment estimate itself.
         """
         self._check_settings()
+        self.n_features_in_ = int(getattr(P, "n_features", 0))
+        if isinstance(P, MomentTensors):
+            self._order(P.n_features, held=P.order)
+            return self._fit_pure(TensorData(P))
         if not hasattr(P, "atoms"):
             raise TypeError(
-                f"P must be a Mixture or Samples, got {type(P).__name__}; use fit(X) for rows"
+                f"P must be a Mixture, Samples or MomentTensors, got {type(P).__name__}; use "
+                "fit(X) for rows"
             )
-        atoms = _numpy_atoms(P.atoms)
-        self.n_features_in_ = int(P.n_features)
-        frame = self._frame(Frame.of_atoms(self.covariance_type, atoms))
-        scaled = frame.apply_atoms(atoms)
-        rng = self._generator()
-        model = self._model(self.n_features_in_, frame.unit, gaussian_weights, pure=True)
+        return self._fit_pure(AtomData(_numpy_atoms(P.atoms)))
+
+    def _fit_pure(self, data: Data, passes: int = 0) -> MomentMixture:
+        """The moment estimate; ``passes`` were made over the rows to get the data."""
+        frame = self._frame(data)
+        scaled = data.within(frame)
+        model = self._model(scaled, frame.unit, pure=True)
         with thread_limit(self.n_jobs):
-            result = self._solve(model, frame, scaled, None, rng)
+            result = self._solve_moments(model, frame, scaled)
         result.log_likelihood = np.nan
+        result.n_passes += passes if data.passes == 0 else 0
         self._set(result, frame)
         return self
 
-    def _solve(
-        self,
-        model: fitting.Model,
-        frame: Frame,
-        atoms: Atoms,
-        likelihood: Likelihood | None,
-        rng: np.random.Generator,
-    ) -> fitting.Fit:
-        given = self._given_start(model, frame, likelihood)
+    def _solve_moments(self, model: matching.Model, frame: Frame, data: Data) -> matching.Fit:
+        given = self._given_start(model, frame, None)
         if model.m == 1 and given is None:
-            return fitting.single_component(model.kind, atoms, float(self.reg_covar))
-        points = fitting.draws(atoms, rng)
-        try:
-            matching = fitting.MomentMatching(model, atoms)
-            if likelihood is None or self.polish is None:
-                return self._solve_moments(matching, points, given, rng)
-            return self._solve_likelihood(matching, likelihood, given, rng)
-        except KeyboardInterrupt:  # so early that there is nothing better than a guess
-            guess = given or fitting.default_starts(points, None, model, rng, "random", 1)[0]
-            value = -np.inf if likelihood is None else likelihood.value(guess)
-            return fitting.Fit(guess, np.nan, value, interrupted=True)
-
-    def _solve_moments(
-        self,
-        matching: fitting.MomentMatching,
-        points: np.ndarray,
-        given: Parameters | None,
-        rng: np.random.Generator,
-    ) -> fitting.Fit:
-        count = 60 if matching.model.packed else 4
+            return matching.single_component(model.kind, data, float(self.reg_covar))
+        rng = self._generator()
+        count = 60 if model.explicit else 4
         if self.n_init != "auto":
             count = int(self.n_init)
-        starts = fitting.default_starts(points, None, matching.model, rng, self.init, count)
-        if given is not None:
-            starts = [given]
-        with Progress(self.verbose, len(starts)) as progress:
-            return fitting.fit_moments(matching, starts, progress.iteration)
+        points = data.points(rng)
+        starts = [given] if given is not None else []
+        try:
+            starts = starts or search.default_starts(
+                points, None, model, rng, self.init, count, data
+            )
+            with Progress(self.verbose, len(starts)) as progress:
+                return matching.match_moments(
+                    matching.MomentMatching(model, data), starts, progress.iteration
+                )
+        except KeyboardInterrupt:
+            guess = starts[0] if starts else around_points(model.kind, points[: model.m])
+            return matching.Fit(guess, np.nan, interrupted=True)
 
     def _solve_likelihood(
+        self, model: matching.Model, frame: Frame, data: AtomData, whole: Likelihood
+    ) -> matching.Fit:
+        given = self._given_start(model, frame, whole)
+        rng = self._generator()
+        if model.m == 1 and given is None:
+            fit = matching.single_component(model.kind, data, float(self.reg_covar))
+            least = max(float(self.reg_covar), 1e-12)
+            safe = raised_to_floor(model.kind, fit.parameters.covariances, least)
+            fit.log_likelihood = whole.value(fit.parameters._replace(covariances=safe))
+            return fit
+        try:
+            return self._search(model, data, whole, given, rng)
+        except KeyboardInterrupt:  # so early that there is nothing better than a guess
+            points = data.points(rng)
+            guess = given or around_points(model.kind, points[: model.m])
+            return matching.Fit(guess, np.nan, whole.value(guess), interrupted=True)
+
+    def _search(
         self,
-        matching: fitting.MomentMatching,
+        model: matching.Model,
+        data: AtomData,
         whole: Likelihood,
         given: Parameters | None,
         rng: np.random.Generator,
-    ) -> fitting.Fit:
-        auto, model = self.n_init == "auto", matching.model
-        part = fitting.sample_of_rows(whole, rng)
-        matchings, others, count = [matching], [], 0
+    ) -> matching.Fit:
+        auto = self.n_init == "auto"
+        part = search.sample_of_rows(whole, rng)
+        matchings, others, count = [matching.MomentMatching(model, data)], [], 0
         if given is not None:
             others = [given]
         elif auto:
-            count = fitting.affordable_starts(model, len(part.X))
+            count = search.affordable_starts(model, len(part.X))
             second = self._second_model(model, len(part.X))
             if second is not None:
-                matchings.append(fitting.MomentMatching(second, matching.data))
-            others = fitting.plain_starts(part, model.m, rng)
+                matchings.append(matching.MomentMatching(second, data))
+            others = search.plain_starts(part, model.m, rng)
         else:
             count = int(self.n_init)
-        starts = fitting.default_starts(part.X, part.weights, model, rng, self.init, count)
+        starts = search.default_starts(part.X, part.weights, model, rng, self.init, count, data)
         jobs = [(i % len(matchings), start) for i, start in enumerate(starts)]
         with Progress(self.verbose, 2 * len(jobs) + len(others) + 4) as progress:
-            return fitting.fit_likelihood(
+            return search.fit_likelihood(
                 matchings,
                 part,
                 whole,
@@ -288,25 +319,42 @@ class MomentMixture(DensityMixin, BaseEstimator):
                 callback=progress.start,
             )
 
-    def _frame(self, frame: Frame) -> Frame:
+    def _frame(self, data: Data) -> Frame:
         """Centred and scaled coordinates; the paper's ω speaks of the given origin instead."""
+        frame = data.frame(self.covariance_type)
         return frame if self.omega is None else Frame.about_the_origin(self.covariance_type, frame)
 
-    def _model(self, n: int, unit: float, auto_weights: Any, pure: bool) -> fitting.Model:
+    def _order(self, n: int, held: int | None = None, pure: bool = True) -> int:
+        """The order to match, checked; ``held`` is the highest that the data know."""
         kind, m = self.covariance_type, int(self.n_components)
         if self.order == "auto":
             order = min(needed_order(kind, m, n), HIGHEST_ORDER)
-            if pure:
-                check_order(kind, m, n, order)
+            if held is not None and is_enough(kind, m, n, held):
+                order = min(order, held)
         else:
             order = int(self.order)
+        if pure or self.order != "auto":
             check_order(kind, m, n, order)
+        if held is not None and order > held:
+            raise ValueError(
+                f"{m} {kind} components in {n} feature(s) need moments of order {order}, but these "
+                f"were kept up to order {held}; accumulate with order={order}"
+            )
+        return order
+
+    def _model(self, data: Data, unit: float, pure: bool) -> matching.Model:
+        kind, m, n = self.covariance_type, int(self.n_components), data.n
+        held = data.tensors.order if isinstance(data, TensorData) else None
+        order = self._order(n, held, pure)
+        explicit = is_explicit(kind, m, n, order)
+        if self.moments == "samples" and not isinstance(data, TensorData):
+            explicit = False
         weighting = "orders"
         if self.omega is not None:
             weights = list(augmented_weights(order, float(self.omega) / unit))
         elif isinstance(self.order_weights, str):
-            weights = list(auto_weights(order))
-            weighting = "hermite" if self.weighting == "auto" else "orders"
+            weights = list(data.order_weights(order))
+            weighting = self._weighting(explicit, total_size(n, order), pure)
         else:
             weights = [float(w) for w in self.order_weights]
             if len(weights) != order + 1 or min(weights) < 0 or not np.all(np.isfinite(weights)):
@@ -314,7 +362,7 @@ class MomentMixture(DensityMixin, BaseEstimator):
                     f"order_weights must be 'auto' or {order + 1} numbers that are not negative, "
                     f"one for each order 0..{order}; got {self.order_weights!r}"
                 )
-        model = fitting.Model(
+        return matching.Model(
             kind=kind,
             m=m,
             n=n,
@@ -325,13 +373,24 @@ class MomentMixture(DensityMixin, BaseEstimator):
             solver=self.solver,
             floor=max(float(self.reg_covar), 1e-9),
             max_iter=int(self.max_iter) if pure else min(int(self.max_iter), 30),
-            tol=3e-5,
+            tol=1e-9 if pure else 3e-5,
+            explicit=explicit,
         )
-        if pure:
-            return replace(model, tol=1e-10 if model.packed else 1e-9)
-        return model
 
-    def _second_model(self, model: fitting.Model, p: int) -> fitting.Model | None:
+    def _weighting(self, explicit: bool, count: int, pure: bool) -> str:
+        few = explicit and count <= OPTIMAL_MOMENTS
+        if self.weighting == "optimal" and not few:
+            raise ValueError(
+                f"weighting='optimal' needs the inverse of a matrix of all {count} moments; it "
+                f"serves up to {OPTIMAL_MOMENTS} of them and {EXPLICIT_PARAMETERS} parameters. "
+                "Use weighting='auto' or 'orders'"
+            )
+        if self.weighting == "orders" or not explicit:
+            return "orders"
+        # Starts for EM need not be efficient.
+        return "optimal" if few and pure else "hermite"
+
+    def _second_model(self, model: matching.Model, p: int) -> matching.Model | None:
         """The same at the next order, where that is cheap: neither order is better everywhere."""
         order = model.order + 1
         if self.order != "auto" or self.omega is not None or order > HIGHEST_ORDER:
@@ -340,8 +399,8 @@ class MomentMixture(DensityMixin, BaseEstimator):
             return None
         weights = [*model.weights, model.weights[-1] / order]
         second = replace(model, order=order, weights=weights)
-        alike = second.packed == model.packed
-        return second if alike and fitting.affordable_starts(second, p) > 1 else None
+        alike = is_explicit(model.kind, model.m, model.n, order) == model.explicit
+        return second if alike and search.affordable_starts(second, p) > 1 else None
 
     def _given_start(
         self, model: Any, frame: Frame, likelihood: Likelihood | None
@@ -363,14 +422,14 @@ class MomentMixture(DensityMixin, BaseEstimator):
             points = frame.apply(means)
             scaled = around_points(self.covariance_type, points)
             if likelihood is not None:
-                scaled = fitting.nearest_start(likelihood, points)
+                scaled = search.nearest_start(likelihood, points)
                 if self.weights_init is None and scaled.weights.min() > 0:
                     weights = scaled.weights
             covariances = frame.back(scaled).covariances
         mixture = Mixture(weights, means, covariances, self.covariance_type)
         return frame.forward(Parameters(mixture.weights, mixture.means, mixture.covariances))
 
-    def _set(self, result: fitting.Fit, frame: Frame) -> None:
+    def _set(self, result: matching.Fit, frame: Frame) -> None:
         weights, means, covariances = frame.back(result.parameters)
         weights = weights / weights.sum()
         covariances = np.ascontiguousarray(covariances)
@@ -394,14 +453,14 @@ class MomentMixture(DensityMixin, BaseEstimator):
             warnings.warn(
                 "the fit was interrupted; the attributes hold the best parameters so far",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
         elif not result.converged:
             warnings.warn(
                 f"the fit did not converge in max_iter={self.max_iter} iterations; raise max_iter "
                 f"or tol (now {self.tol:g}), or ask for fewer components",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
 
     def _generator(self) -> np.random.Generator:
@@ -429,10 +488,11 @@ class MomentMixture(DensityMixin, BaseEstimator):
         number("reg_covar", Real, 0)
         number("max_iter", Integral, 1)
         number("tol", Real, 0)
-        one_of("weighting", ("auto", "orders"))
+        one_of("weighting", ("auto", "orders", "optimal"))
+        one_of("moments", ("auto", "tensors", "samples"))
         one_of("augmentation", ("implicit", "post-processing"))
         one_of("solver", ("auto", "gauss-newton", "lbfgs"))
-        one_of("init", ("auto", *POINTS))
+        one_of("init", ("auto", *INITS))
         one_of("polish", ("em", None))
         if isinstance(self.order_weights, str) and self.order_weights != "auto":
             raise ValueError(f"order_weights must be 'auto' or numbers, got {self.order_weights!r}")

@@ -83,10 +83,6 @@ class Mixture(OfAtoms):
         return mixture
 
     @property
-    def atoms(self) -> Atoms:
-        return self._atoms
-
-    @property
     def weights(self) -> Array:
         return self._atoms.weights
 

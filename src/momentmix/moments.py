@@ -33,7 +33,7 @@ class Distribution(Protocol):
         """Σ_k w_k ⟨M_i, M⟩ for the moments M_i of each atom of P and the gradient in P."""
 
 
-def inner(P: Distribution, Q: Distribution, order: Order) -> Array:
+def inner(P: Any, Q: Any, order: Order) -> Array:
     """⟨M_P, M_Q⟩ = Σ_ij λ_i λ̃_j B_d(κ^(ij)), Thm. 4.2 of Pereira–Kileel–Kolda.
 
     Parameters
@@ -69,7 +69,7 @@ def inner(P: Distribution, Q: Distribution, order: Order) -> Array:
     return _weighted_total(P.atoms, Q.tested(P.atoms, weights, gradient=False).values)
 
 
-def inner_grad(P: Distribution, Q: Distribution, order: Order) -> tuple[Array, Gradient]:
+def inner_grad(P: Any, Q: Any, order: Order) -> tuple[Array, Gradient]:
     """⟨M_P, M_Q⟩ and its gradient with respect to P, Q held fixed.
 
     Thms. 4.2, 4.3 and Prop. A.5 of Pereira–Kileel–Kolda, symmetrised. For ‖M_P‖² the gradient is
@@ -92,7 +92,7 @@ def inner_grad(P: Distribution, Q: Distribution, order: Order) -> tuple[Array, G
     return _weighted_total(P.atoms, form.values), gradient
 
 
-def squared_distance(P: Distribution, Q: Distribution, order: Order) -> Array:
+def squared_distance(P: Any, Q: Any, order: Order) -> Array:
     """‖M_P - M_Q‖², the moment-matching cost of Eq. (1.3) with its constant term.
 
     The three inner products cancel where P and Q are close: expect an absolute error of about
@@ -111,7 +111,7 @@ def squared_distance(P: Distribution, Q: Distribution, order: Order) -> Array:
     return distance
 
 
-def contract(P: Distribution, A: Any, order: Order) -> Array:
+def contract(P: Any, A: Any, order: Order) -> Array:
     """⟨M_P, a^{⊗d}⟩ = E(aᵀX)^d for one vector a (n,) or for each row of A (q, n).
 
     Thms. 3.5 and 5.2 of Pereira–Kileel–Kolda; O(q m n d), or O(q m n²) with full covariances.
@@ -121,7 +121,7 @@ def contract(P: Distribution, A: Any, order: Order) -> Array:
     return values[0] if single else values
 
 
-def contract_grad(P: Distribution, A: Any, order: Order) -> tuple[Array, Array, Gradient | None]:
+def contract_grad(P: Any, A: Any, order: Order) -> tuple[Array, Array, Gradient | None]:
     """:func:`contract` with its gradients in A and in P.
 
     Returns
@@ -141,7 +141,7 @@ def contract_grad(P: Distribution, A: Any, order: Order) -> tuple[Array, Array, 
         at_atoms = bilinear(P.atoms, points, weights, gradient=True)
         gradient_P = P.as_gradient(at_atoms.values, at_atoms.means, at_atoms.covariances)
     if single:
-        return at_points.values[0], at_points.means[0, :], gradient_P  # type: ignore[index]
+        return at_points.values[0], at_points.means[0, :], gradient_P
     return at_points.values, at_points.means, gradient_P
 
 

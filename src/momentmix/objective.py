@@ -96,8 +96,9 @@ class ImplicitObjective:
     """
 
     def __init__(
-        self, parametrisation: Parametrisation, data: Atoms, weights: Sequence[float]
+        self, parametrisation: Parametrisation, data: Any, weights: Sequence[float]
     ) -> None:
+        """``data`` is whatever has moments to be ``tested``: a distribution, or rows elsewhere."""
         self.parametrisation, self.data = parametrisation, data
         self.weights = [float(w) for w in weights]
         self.n_passes = 0
@@ -110,7 +111,7 @@ class ImplicitObjective:
         self.n_passes += 1
         P = self.parametrisation.atoms(x)
         norm = bilinear(P, P, self.weights, gradient=True)
-        data = bilinear(P, self.data, self.weights, gradient=True)
+        data = self.data.tested(P, self.weights, gradient=True)
         value = float(P.weights @ (norm.values - 2 * data.values))
         return value, 2 * (self.pull(x, norm) - self.pull(x, data))
 

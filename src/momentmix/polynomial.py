@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -35,7 +34,7 @@ class Polynomial:
         self.d = len(self.weights) - 1
 
     @cached_property
-    def first(self) -> list[np.ndarray | None]:
+    def first(self) -> Sequence[np.ndarray | None]:
         """For each order k ≥ 1 the matrix (N_{k-1}, n) that takes M_{k-1} to E ∇f_k."""
         return [None] + [
             self.weights[k] * k * self._scale(k - 1) * self._order(k)[extended(self.n, k - 1)]
@@ -45,7 +44,7 @@ class Polynomial:
         ]
 
     @cached_property
-    def diagonal(self) -> list[np.ndarray | None]:
+    def diagonal(self) -> Sequence[np.ndarray | None]:
         """For each order k ≥ 2 the matrix (N_{k-2}, n) that takes M_{k-2} to diag ½E ∇²f_k."""
         features = np.arange(self.n)
 
@@ -56,7 +55,7 @@ class Polynomial:
         return self._second(at)
 
     @cached_property
-    def square(self) -> list[np.ndarray | None]:
+    def square(self) -> Sequence[np.ndarray | None]:
         """For each order k ≥ 2 the matrix (N_{k-2}, n²) that takes M_{k-2} to ½E ∇²f_k."""
 
         def at(k: int) -> np.ndarray:
@@ -65,7 +64,7 @@ class Polynomial:
 
         return self._second(at)
 
-    def _second(self, at: Any) -> list[np.ndarray | None]:
+    def _second(self, at: Any) -> Sequence[np.ndarray | None]:
         return [None, None] + [
             self.weights[k] * (k * (k - 1) / 2) * self._scale(k - 2) * self._order(k)[at(k)]
             if self.weights[k]

@@ -121,7 +121,7 @@ def row_sums(X: Array, centre: np.ndarray, weights: Array | None, d: int) -> np.
             total = [a + b for a, b in zip(total, products, strict=True)] if total else products
         return total
 
-    sums = 0.0
+    sums: Any = 0.0
     for part in parallel_map(work, jobs, workers):
         flat = [to_numpy(xp.sum(block, axis=0)).reshape(-1) for block in part]
         sums = sums + np.concatenate(flat)

@@ -68,7 +68,7 @@ class Samples(OfAtoms):
         self._noise = covariance
         negative = covariance if covariance.zero else covariance.negative()
         atom_weights = 1.0 / int(p) if self.weights is None else self.weights
-        self.atoms = Atoms(atom_weights, self.X, negative)
+        self._atoms = Atoms(atom_weights, self.X, negative)
 
     @property
     def n_samples(self) -> int:

@@ -6,7 +6,10 @@ import numpy as np
 from sklearn.cluster import KMeans, kmeans_plusplus
 
 from momentmix.covariance import common_covariance
+from momentmix.data import Data
+from momentmix.dense import unpack
 from momentmix.em import Parameters
+from momentmix.packed import order_slice
 
 
 def random_points(
@@ -26,9 +29,7 @@ def spread_points(
     return kmeans_plusplus(X, m, sample_weight=weights, random_state=seed)[0]
 
 
-def spectral_points(
-    X: np.ndarray, weights: np.ndarray | None, m: int, rng: np.random.Generator
-) -> np.ndarray:
+def spectral_means(data: Data, m: int, rng: np.random.Generator) -> np.ndarray:
     """Means from a symmetric CP of the third moment, in the subspace where the means differ.
 
     Centred means span m-1 dimensions: the leading eigenvectors of the covariance, where they stand
@@ -36,13 +37,12 @@ def spectral_points(
     data, debiased, decomposed by power iteration with deflation (§5 of Pereira–Kileel–Kolda; the
     third moment does not change with the variance of isotropic noise around a zero mean).
     """
-    w = np.full(len(X), 1 / len(X)) if weights is None else weights
-    r = min(m - 1, X.shape[1])
+    r = min(m - 1, data.n)
     if r == 0:
-        return np.zeros((m, X.shape[1]))
-    basis = np.linalg.eigh((X * w[:, None]).T @ X)[1][:, -r:]
-    Y = X @ basis
-    T = np.einsum("i,ia,ib,ic->abc", w, Y, Y, Y, optimize=True)
+        return np.zeros((m, data.n))
+    second = unpack(data.moments(2)[order_slice(data.n, 2)], data.n, 2)
+    basis = np.linalg.eigh(second)[1][:, -r:]
+    T = data.projected(basis)
     points = []
     for _ in range(m):
         best, vector = -np.inf, np.zeros(r)
@@ -60,7 +60,9 @@ def spectral_points(
     return np.array(points) @ basis.T
 
 
-POINTS = {"random": random_points, "k-means++": spread_points, "spectral": spectral_points}
+#: Starts at points drawn from the data.
+POINTS = {"random": random_points, "k-means++": spread_points}
+INITS = (*POINTS, "spectral")
 
 
 def around_points(kind: str, means: np.ndarray, share: float = 0.5) -> Parameters:

@@ -131,6 +131,15 @@ class MomentTensors:
         X = as_float_array(X, "X", (2,))
         return cls(int(X.shape[1]), order, missing=missing).update(X, weights, noise_covariance)
 
+    @classmethod
+    def from_sums(
+        cls, count: int, centre: np.ndarray, sums: np.ndarray, order: int
+    ) -> MomentTensors:
+        """From packed sums about a centre, made elsewhere."""
+        new = cls(len(centre), order)
+        new.count, new._centre, new._sums = count, centre, sums
+        return new
+
     def update(self, X: Any, weights: Any = None, noise_covariance: Any = None) -> MomentTensors:
         """Add the rows of X; nothing changes if an error is raised. O(p N) for N moments.
 
@@ -314,7 +323,7 @@ class MomentTensors:
     def save(self, path: str | PathLike[str]) -> None:
         """Write an .npz file, whole or not at all; numbers only, no pickle."""
         with written_whole(path) as file:
-            np.savez(file, **self.state())
+            np.savez(file, allow_pickle=False, **self.state())
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> MomentTensors:

@@ -21,8 +21,9 @@ def gauss_newton(
     """Minimise ``problem`` from ``x``.
 
     Stops when an iteration gains less than ``tol`` of the cost (twice running, so that one short
-    step does not end it), when no damping helps, or after ``max_iter`` iterations. Ctrl-C
-    returns the best point so far.
+    step does not end it), when no damping helps, or after ``max_iter`` iterations. With ``tol=0``
+    it goes on where the cost is level to rounding as long as the gradient halves. Ctrl-C returns
+    the best point so far.
     """
     value, gradient = problem.value_and_gradient(x)
     history, passes, small = [value], 1, 0
@@ -36,13 +37,15 @@ def gauss_newton(
                 passes += 1
                 if new_value < value or _closer(value, gradient, new_value, new_gradient):
                     break
-                if damping > 1e8 or not np.any(step):
+                nothing = predicted <= 1e-15 * abs(value)  # less than rounding can tell
+                if damping > 1e8 or nothing or not np.any(step):
                     return _solution(
                         x, value, gradient, history, passes, "no step lowers the cost", True
                     )
                 damping *= 8
             ratio = (value - new_value) / max(predicted, 1e-300)
             x = x + step
+            nearer = tol == 0 and _closer(value, gradient, new_value, new_gradient)
             gain, value, gradient = value - new_value, new_value, new_gradient
             history.append(value)
             if callback is not None:
@@ -54,7 +57,7 @@ def gauss_newton(
             if 0 <= value <= 1e-28 * history[0]:
                 reason, converged = "the cost is zero to rounding", True
                 break
-            small = small + 1 if gain <= tol * abs(value) else 0
+            small = small + 1 if gain <= tol * abs(value) and not nearer else 0
             if small == 2:
                 reason, converged = f"gain below tol={tol:g} of the cost", True
                 break
@@ -65,8 +68,8 @@ def gauss_newton(
 
 def _closer(value: float, gradient: np.ndarray, new: float, new_gradient: np.ndarray) -> bool:
     """Whether the cost is equal to rounding and the gradient, which knows better, has shrunk."""
-    level = new <= value + 4e-16 * abs(value)
-    return level and bool(np.linalg.norm(new_gradient) < 0.9 * np.linalg.norm(gradient))
+    level = new <= value + 1e-11 * abs(value)
+    return level and bool(np.linalg.norm(new_gradient) < 0.5 * np.linalg.norm(gradient))
 
 
 def _solution(

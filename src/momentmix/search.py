@@ -1,4 +1,4 @@
-"""From data to a mixture: moment starts, a short look at their likelihood, polish of the best.
+"""The search for the best likelihood: moment starts, a short look at each, polish of the best.
 
 Everything here is in centred and scaled coordinates (frame.py).
 """
@@ -6,175 +6,25 @@ Everything here is in centred and scaled coordinates (frame.py).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from momentmix._parallel import parallel_map, single_threaded_blas, worker_count
-from momentmix.atoms import Atoms
 from momentmix.choices import parameter_count
-from momentmix.covariance import (
-    common_covariance,
-    make_covariance,
-    raised_to_floor,
-    smallest_variance,
-)
-from momentmix.dense import packed_size
+from momentmix.covariance import make_covariance
+from momentmix.data import Data
 from momentmix.em import EMResult, Likelihood, Parameters
-from momentmix.isserlis import atom_sums, hermite_factor
+from momentmix.matching import Fit, Model, MomentMatching
 from momentmix.moves import relocate, split_and_merge
-from momentmix.objective import ImplicitObjective, PackedObjective
-from momentmix.parametrisation import Parametrisation
-from momentmix.solvers import Solution, gauss_newton, lbfgs
-from momentmix.starts import POINTS, around_points, kmeans_labels
-
-#: Distinct moments and parameters up to which a fit holds the moments themselves.
-PACKED_MOMENTS, PACKED_PARAMETERS = 3000, 700
+from momentmix.packed import total_size
+from momentmix.solvers import Solution
+from momentmix.starts import POINTS, around_points, kmeans_labels, spectral_means
 
 #: Entries of X up to which an EM run is so quick that the search can be a wide one.
 SMALL_DATA = 50_000
 #: Entries of X beyond which the search looks at a sample of the rows, and only the end at all.
 LARGE_DATA = 2_000_000
-
-
-@dataclass(frozen=True)
-class Model:
-    """What is fitted, and how moments are matched."""
-
-    kind: str
-    m: int
-    n: int
-    order: int
-    weights: list[float]
-    augmentation: str
-    weighting: str
-    solver: str
-    floor: float
-    max_iter: int
-    tol: float
-
-    @property
-    def packed(self) -> bool:
-        moments = sum(packed_size(self.n, k) for k in range(self.order + 1))
-        parameters = parameter_count(self.kind, self.m, self.n)
-        return moments <= PACKED_MOMENTS and parameters <= PACKED_PARAMETERS
-
-
-@dataclass
-class Fit:
-    """A mixture and how it came about. ``objective`` lacks the constant ‖M̂‖² where implicit."""
-
-    parameters: Parameters
-    objective: float
-    log_likelihood: float = -np.inf
-    n_iter: int = 0
-    n_passes: int = 0
-    converged: bool = False
-    interrupted: bool = False
-    history: list[float] = field(default_factory=list)
-    log_likelihoods: list[float] = field(default_factory=list)
-
-
-class MomentMatching:
-    """The moments of one data distribution, to be matched from any start."""
-
-    def __init__(self, model: Model, data: Atoms) -> None:
-        self.model, self.data = model, data
-        self.moments: np.ndarray | None = None
-        if model.packed:
-            self.moments = atom_sums(data, np.zeros(model.n), model.order)
-
-    def objective(self, parametrisation: Parametrisation) -> PackedObjective | ImplicitObjective:
-        model = self.model
-        if self.moments is None:
-            return ImplicitObjective(parametrisation, self.data, model.weights)
-        factor = hermite_factor(model.n, model.order) if model.weighting == "hermite" else None
-        return PackedObjective(parametrisation, self.moments, model.weights, factor)
-
-    def solve(
-        self,
-        start: Parameters,
-        *,
-        strict: bool,
-        callback: Callable | None = None,
-        tol: float | None = None,
-    ) -> tuple[Parameters, Solution]:
-        """Match the moments from a start.
-
-        Covariances are free at first, which makes the cost well scaled. If some come out below
-        the floor, they are raised to it (``strict`` false: to the size of the errors, good enough
-        for EM to go on), or the fit goes on with factors, which keep them above it.
-        """
-        model = self.model
-        free = self._parametrisation(model.floor if model.solver == "lbfgs" else None)
-        tol = model.tol if tol is None else tol
-        solution = self._minimise(free, start, callback, tol)
-        weights, means, covariances = free.decode(solution.x)
-        parameters = Parameters(weights / weights.sum(), means, covariances)
-        lowest = smallest_variance(model.kind, covariances)
-        if lowest >= model.floor:
-            return parameters, solution
-        if not strict or solution.interrupted:
-            level = min(0.1, max(model.floor, 1e-3, -lowest))
-            raised = raised_to_floor(model.kind, covariances, level)
-            return parameters._replace(covariances=raised), solution
-        bounded = self._parametrisation(model.floor)
-        raised = raised_to_floor(model.kind, covariances, max(0.01, 2 * model.floor))
-        second = self._minimise(bounded, parameters._replace(covariances=raised), callback, tol)
-        second.n_iter += solution.n_iter
-        second.n_passes += solution.n_passes
-        second.history = solution.history + second.history
-        weights, means, covariances = bounded.decode(second.x)
-        return Parameters(weights / weights.sum(), means, covariances), second
-
-    def _parametrisation(self, floor: float | None) -> Parametrisation:
-        m = self.model
-        return Parametrisation(
-            m.kind, m.m, m.n, augmentation=m.augmentation, order=m.order, floor=floor
-        )
-
-    def _minimise(
-        self,
-        parametrisation: Parametrisation,
-        start: Parameters,
-        callback: Callable | None,
-        tol: float,
-    ) -> Solution:
-        model = self.model
-        solver = lbfgs if model.solver == "lbfgs" else gauss_newton
-        objective = self.objective(parametrisation)
-        x = parametrisation.encode(*start)
-        with np.errstate(all="ignore"):
-            return solver(objective, x, max_iter=model.max_iter, tol=tol, callback=callback)
-
-
-def fit_moments(
-    matching: MomentMatching, starts: list[Parameters], callback: Callable | None = None
-) -> Fit:
-    """The best of several moment fits by their objective: the pure moment estimate."""
-    packed = matching.moments is not None
-    best = Fit(starts[0], np.inf, n_passes=1 if packed else 0)
-    try:
-        for start in starts:
-            found = matching.solve(start, strict=True, callback=callback)
-            if _improved(best, *found, packed):
-                break
-        if packed and not best.interrupted:  # each step is cheap: go on until rounding ends it
-            _improved(best, *matching.solve(best.parameters, strict=True, tol=0.0), packed)
-    except KeyboardInterrupt:
-        best.interrupted = True
-    return best
-
-
-def _improved(best: Fit, parameters: Parameters, solution: Solution, packed: bool) -> bool:
-    """Take over a solution that is better; whether there is no point in another start."""
-    best.n_passes += 0 if packed else solution.n_passes
-    if solution.value <= best.objective:
-        best.parameters, best.objective = parameters, solution.value
-        best.n_iter, best.history = solution.n_iter, solution.history
-        best.converged = solution.converged
-    best.interrupted = solution.interrupted
-    return solution.interrupted or (packed and solution.value < 1e-22)
 
 
 @dataclass
@@ -325,8 +175,10 @@ def fit_likelihood(
     else:
         value = final.value
     solutions = [solution for _, solution in solved if solution is not None]
-    implicit = any(matching.moments is None for matching in matchings)
-    moment_passes = sum(s.n_passes for s in solutions) if implicit else len(matchings)
+    evaluations = sum(solution.n_passes for solution in solutions)
+    moment_passes = sum(matching.passes(1) for matching in matchings)
+    if not matchings[0].model.explicit:
+        moment_passes = matchings[0].passes(evaluations)
     chosen = final.solution
     return Fit(
         final.result.parameters,
@@ -348,11 +200,15 @@ def default_starts(
     rng: np.random.Generator,
     init: str,
     count: int,
+    data: Data,
 ) -> list[Parameters]:
     """``count`` guesses of one kind, or of all kinds in turn for "auto"."""
-    kinds = ["random", "k-means++"] if init == "auto" else [init]
-    makers = [POINTS[kinds[i % len(kinds)]] for i in range(count)]
-    return [around_points(model.kind, make(X, weights, model.m, rng)) for make in makers]
+    if init == "spectral":
+        means = [spectral_means(data, model.m, rng) for _ in range(count)]
+    else:
+        kinds = list(POINTS) if init == "auto" else [init]
+        means = [POINTS[kinds[i % len(kinds)]](X, weights, model.m, rng) for i in range(count)]
+    return [around_points(model.kind, points) for points in means]
 
 
 def cluster_start(likelihood: Likelihood, m: int, rng: np.random.Generator) -> Parameters:
@@ -401,49 +257,11 @@ def affordable_starts(model: Model, p: int) -> int:
     A Gauss–Newton step takes about N P² multiplications for N moments and P parameters, and an EM
     step p D m for D features, either at least what NumPy takes to be called.
     """
-    if not model.packed:
+    if not model.explicit:
         return 3
     P = parameter_count(model.kind, model.m, model.n)
-    N = sum(packed_size(model.n, k) for k in range(model.order + 1))
+    N = total_size(model.n, model.order)
     width = make_covariance(model.kind, np.empty((1, 1, 1)), model.n).width + model.n
     newton = 4e6 + N * P * (P + model.m * model.n)
     em = 1e6 + 2.0 * p * width * model.m
     return int(np.clip(10 * em / newton, 0, 4))
-
-
-def single_component(kind: str, atoms: Atoms, floor: float) -> Fit:
-    """One component: the mean and the covariance, which every method agrees on."""
-    weights, n = np.asarray(atoms.column)[:, 0], atoms.means.shape[1]
-    mean = weights @ atoms.means
-    spread = _second_moment(atoms, weights) - np.outer(mean, mean) + floor * np.eye(n)
-    parameters = Parameters(np.ones(1), mean[None], common_covariance(kind, 1, spread))
-    fit = Fit(parameters, 0.0, n_iter=1, n_passes=1, converged=True, history=[0.0])
-    if atoms.covariance.zero:
-        safe = raised_to_floor(kind, parameters.covariances, max(floor, 1e-12))
-        likelihood = Likelihood(atoms.means, weights, kind, floor)
-        fit.log_likelihood = likelihood.value(parameters._replace(covariances=safe))
-    return fit
-
-
-def draws(atoms: Atoms, rng: np.random.Generator) -> np.ndarray:
-    """Points to start from: means, spread by the covariances where these can be drawn from."""
-    rows = rng.choice(len(atoms), 2000, p=np.asarray(atoms.column)[:, 0])
-    points = atoms.means[rows]
-    covariance = atoms.covariance
-    if covariance.zero:
-        return points
-    used, where = np.unique(rows, return_inverse=True)
-    if covariance.shared:
-        used, where = np.zeros(1, dtype=int), np.zeros(len(rows), dtype=int)
-    values, vectors = np.linalg.eigh(covariance.matrices()[used])
-    roots = vectors * np.sqrt(np.maximum(values, 0))[:, None, :]  # noise taken out spreads nothing
-    return points + (roots[where] @ rng.normal(size=(*points.shape, 1)))[:, :, 0]
-
-
-def _second_moment(atoms: Atoms, weights: np.ndarray) -> np.ndarray:
-    total = (atoms.means * weights[:, None]).T @ atoms.means
-    if not atoms.covariance.zero:
-        matrices = atoms.covariance.matrices()
-        shares = weights if len(matrices) > 1 else np.array([weights.sum()])
-        total = total + np.tensordot(shares, matrices, axes=1)
-    return total

@@ -1,0 +1,157 @@
+"""What a moment fit asks of its data, wherever they are: in memory, as moments, on a cluster.
+
+Each class here, and ``DaskData`` in _dask.py, answers the same few questions: where the data lie
+(``frame``), what they are in those coordinates (``within``), what their moments are (``moments``),
+what those are against the moments of atoms (``tested``, which reads the rows ``passes`` times), and
+where to start (``points``, ``projected``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from momentmix.atoms import Atoms
+from momentmix.bilinear import Form, bilinear
+from momentmix.choices import gaussian_weights, sampling_weights
+from momentmix.covariance import Zero
+from momentmix.dense import packed_indices, unpack
+from momentmix.frame import Frame
+from momentmix.isserlis import atom_sums
+from momentmix.packed import linear_map, order_slice, total_size
+from momentmix.tensors import MomentTensors
+
+#: Points among which starts are chosen.
+DRAWS = 2000
+
+
+class Data(Protocol):
+    n: int
+    passes: int  # over the rows, for each evaluation of ``tested``
+
+    def frame(self, kind: str) -> Frame:
+        """Coordinates in which the data are centred and scaled."""
+
+    def within(self, frame: Frame) -> Data:
+        """The same data in the coordinates of a frame."""
+
+    def moments(self, order: int) -> np.ndarray:
+        """Packed moments of orders 0..order; (N,)."""
+
+    def tested(self, P: Atoms, weights: Sequence[float], gradient: bool) -> Form:
+        """Σ_k w_k ⟨M_i, M⟩ for each atom of P, and the gradient in P."""
+
+    def order_weights(self, order: int) -> list[float]:
+        """Weights over the orders by their sampling noise."""
+
+    def points(self, rng: np.random.Generator) -> np.ndarray:
+        """Where the data are; (DRAWS, n)."""
+
+    def projected(self, basis: np.ndarray) -> np.ndarray:
+        """The third moment of the data times a basis (n, r); (r, r, r)."""
+
+
+class AtomData:
+    """Atoms in memory: samples, samples with noise taken out, mixtures."""
+
+    passes = 1
+
+    def __init__(self, atoms: Atoms) -> None:
+        self.atoms, self.n = atoms, int(atoms.means.shape[1])
+
+    @classmethod
+    def of_rows(cls, X: np.ndarray, weights: np.ndarray | None) -> AtomData:
+        return cls(Atoms(1 / len(X) if weights is None else weights, X, Zero(X.shape[1]), np))
+
+    def frame(self, kind: str) -> Frame:
+        if self.atoms.covariance.zero:
+            w = self.atoms.weights
+            return Frame.of_samples(kind, self.atoms.means, None if isinstance(w, float) else w)
+        return Frame.of_atoms(kind, self.atoms)
+
+    def within(self, frame: Frame) -> AtomData:
+        return AtomData(frame.apply_atoms(self.atoms))
+
+    def moments(self, order: int) -> np.ndarray:
+        return atom_sums(self.atoms, np.zeros(self.n), order)
+
+    def tested(self, P: Atoms, weights: Sequence[float], gradient: bool) -> Form:
+        return bilinear(P, self.atoms, weights, gradient)
+
+    def order_weights(self, order: int) -> list[float]:
+        if not self.atoms.covariance.zero:
+            return gaussian_weights(order)
+        w = self.atoms.weights
+        return sampling_weights(self.atoms.means, None if isinstance(w, float) else w, order)
+
+    def points(self, rng: np.random.Generator) -> np.ndarray:
+        """Means, spread by the covariances where these can be drawn from."""
+        atoms, covariance = self.atoms, self.atoms.covariance
+        rows = rng.choice(len(atoms), DRAWS, p=np.asarray(atoms.column)[:, 0])
+        points = atoms.means[rows]
+        if covariance.zero:
+            return points
+        used, where = np.unique(rows, return_inverse=True)
+        if covariance.shared:
+            used, where = np.zeros(1, dtype=int), np.zeros(len(rows), dtype=int)
+        values, vectors = np.linalg.eigh(covariance.matrices()[used])
+        # Noise that is taken out spreads nothing.
+        roots = vectors * np.sqrt(np.maximum(values, 0))[:, None, :]
+        return points + (roots[where] @ rng.normal(size=(*points.shape, 1)))[:, :, 0]
+
+    def projected(self, basis: np.ndarray) -> np.ndarray:
+        if not self.atoms.covariance.zero:
+            third = linear_map(self.moments(3), basis.T)
+            return _cube(third, basis.shape[1])
+        atoms = Atoms(self.atoms.weights, self.atoms.means @ basis, Zero(basis.shape[1]), np)
+        return _cube(atom_sums(atoms, np.zeros(basis.shape[1]), 3), basis.shape[1])
+
+
+class TensorData:
+    """Moments alone; the rows they come from are not needed any more."""
+
+    passes = 0
+
+    def __init__(self, tensors: MomentTensors) -> None:
+        self.tensors, self.n = tensors, tensors.n_features
+
+    def frame(self, kind: str) -> Frame:
+        return Frame(kind, self.tensors.mean, self.tensors.covariance)
+
+    def within(self, frame: Frame) -> TensorData:
+        n, order = self.n, self.tensors.order
+        packed = _scaled(self.tensors.about(frame.centre), n, order, frame)
+        return TensorData(MomentTensors.from_sums(self.tensors.count, np.zeros(n), packed, order))
+
+    def moments(self, order: int) -> np.ndarray:
+        return self.tensors.about(np.zeros(self.n))[: total_size(self.n, order)]
+
+    def tested(self, P: Atoms, weights: Sequence[float], gradient: bool) -> Form:
+        return self.tensors.tested(P, weights, gradient)
+
+    def order_weights(self, order: int) -> list[float]:
+        return gaussian_weights(order)
+
+    def points(self, rng: np.random.Generator) -> np.ndarray:
+        """Normal with the mean and covariance of the data: more is not known before the fit."""
+        values, vectors = np.linalg.eigh(self.tensors.covariance)
+        normal = rng.normal(size=(DRAWS, self.n)) * np.sqrt(np.maximum(values, 0))
+        return self.tensors.mean + normal @ vectors.T
+
+    def projected(self, basis: np.ndarray) -> np.ndarray:
+        return _cube(linear_map(self.moments(3), basis.T), basis.shape[1])
+
+
+def _scaled(packed: np.ndarray, n: int, order: int, frame: Frame) -> np.ndarray:
+    """Moments about the frame's centre in its units."""
+    if not frame.diagonal:
+        return linear_map(packed, frame.inverse.T)
+    factors = np.broadcast_to(frame.inverse, n)
+    scale = [np.prod(factors[packed_indices(n, k)], axis=1) for k in range(order + 1)]
+    return packed * np.concatenate(scale)
+
+
+def _cube(packed: np.ndarray, r: int) -> np.ndarray:
+    return unpack(packed[order_slice(r, 3)], r, 3)
