@@ -2,8 +2,8 @@
 
 Each class here, and ``DaskData`` in _dask.py, answers the same few questions: where the data lie
 (``frame``), what they are in those coordinates (``within``), what their moments are (``moments``),
-what those are against the moments of atoms (``tested``, which reads the rows ``passes`` times), and
-where to start (``points``, ``projected``).
+and what those are against the moments of atoms (``tested``, which reads the rows ``passes`` times).
+A fit is a function of these answers alone.
 """
 
 from __future__ import annotations
@@ -15,16 +15,12 @@ import numpy as np
 
 from momentmix.atoms import Atoms
 from momentmix.bilinear import Form, bilinear
-from momentmix.choices import gaussian_weights, sampling_weights
 from momentmix.covariance import Zero
 from momentmix.dense import packed_indices, unpack
 from momentmix.frame import Frame
 from momentmix.isserlis import atom_sums
 from momentmix.packed import linear_map, order_slice, total_size
 from momentmix.tensors import MomentTensors
-
-#: Points among which starts are chosen.
-DRAWS = 2000
 
 
 class Data(Protocol):
@@ -42,12 +38,6 @@ class Data(Protocol):
 
     def tested(self, P: Atoms, weights: Sequence[float], gradient: bool) -> Form:
         """Σ_k w_k ⟨M_i, M⟩ for each atom of P, and the gradient in P."""
-
-    def order_weights(self, order: int) -> list[float]:
-        """Weights over the orders by their sampling noise."""
-
-    def points(self, rng: np.random.Generator) -> np.ndarray:
-        """Where the data are; (DRAWS, n)."""
 
     def projected(self, basis: np.ndarray) -> np.ndarray:
         """The third moment of the data times a basis (n, r); (r, r, r)."""
@@ -80,27 +70,6 @@ class AtomData:
     def tested(self, P: Atoms, weights: Sequence[float], gradient: bool) -> Form:
         return bilinear(P, self.atoms, weights, gradient)
 
-    def order_weights(self, order: int) -> list[float]:
-        if not self.atoms.covariance.zero:
-            return gaussian_weights(order)
-        w = self.atoms.weights
-        return sampling_weights(self.atoms.means, None if isinstance(w, float) else w, order)
-
-    def points(self, rng: np.random.Generator) -> np.ndarray:
-        """Means, spread by the covariances where these can be drawn from."""
-        atoms, covariance = self.atoms, self.atoms.covariance
-        rows = rng.choice(len(atoms), DRAWS, p=np.asarray(atoms.column)[:, 0])
-        points = atoms.means[rows]
-        if covariance.zero:
-            return points
-        used, where = np.unique(rows, return_inverse=True)
-        if covariance.shared:
-            used, where = np.zeros(1, dtype=int), np.zeros(len(rows), dtype=int)
-        values, vectors = np.linalg.eigh(covariance.matrices()[used])
-        # Noise that is taken out spreads nothing.
-        roots = vectors * np.sqrt(np.maximum(values, 0))[:, None, :]
-        return points + (roots[where] @ rng.normal(size=(*points.shape, 1)))[:, :, 0]
-
     def projected(self, basis: np.ndarray) -> np.ndarray:
         if not self.atoms.covariance.zero:
             third = linear_map(self.moments(3), basis.T)
@@ -130,15 +99,6 @@ class TensorData:
 
     def tested(self, P: Atoms, weights: Sequence[float], gradient: bool) -> Form:
         return self.tensors.tested(P, weights, gradient)
-
-    def order_weights(self, order: int) -> list[float]:
-        return gaussian_weights(order)
-
-    def points(self, rng: np.random.Generator) -> np.ndarray:
-        """Normal with the mean and covariance of the data: more is not known before the fit."""
-        values, vectors = np.linalg.eigh(self.tensors.covariance)
-        normal = rng.normal(size=(DRAWS, self.n)) * np.sqrt(np.maximum(values, 0))
-        return self.tensors.mean + normal @ vectors.T
 
     def projected(self, basis: np.ndarray) -> np.ndarray:
         return _cube(linear_map(self.moments(3), basis.T), basis.shape[1])

@@ -56,7 +56,7 @@ class Density(NamedTuple):
         return cls(constant + np.log(np.maximum(parameters.weights, 1e-300)), linear, quadratic)
 
     def log_joint(self, X: np.ndarray, squares: np.ndarray) -> np.ndarray:
-        """(p, m), components along memory: what follows runs over samples, of which there are more."""
+        """(p, m), samples along memory: what follows runs over them."""
         L = self.linear @ X.T
         L += self.quadratic @ squares.T
         L += self.constant[:, None]

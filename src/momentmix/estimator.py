@@ -23,10 +23,12 @@ from momentmix.choices import (
     HIGHEST_ORDER,
     OPTIMAL_MOMENTS,
     check_order,
+    gaussian_weights,
     is_enough,
     is_explicit,
     needed_order,
     parameter_count,
+    sampling_weights,
     tensors_pay,
 )
 from momentmix.covariance import COVARIANCE_TYPES, precision_cholesky, raised_to_floor
@@ -36,8 +38,25 @@ from momentmix.frame import Frame
 from momentmix.mixture import Mixture
 from momentmix.orders import augmented_weights
 from momentmix.packed import total_size
-from momentmix.starts import INITS, around_points
+from momentmix.starts import INITS, around_points, normal_points
 from momentmix.tensors import MomentTensors
+
+#: Attributes that a stream of partial_fit makes when they are asked for.
+_SOLVED = (
+    "weights_",
+    "means_",
+    "covariances_",
+    "precisions_",
+    "precisions_cholesky_",
+    "mixture_",
+    "converged_",
+    "n_iter_",
+    "n_passes_",
+    "objective_",
+    "lower_bound_",
+    "lower_bounds_",
+    "history_",
+)
 
 
 class MomentMixture(DensityMixin, BaseEstimator):
@@ -56,7 +75,8 @@ class MomentMixture(DensityMixin, BaseEstimator):
         determine the parameters.
     order_weights : "auto" or sequence of order + 1 floats, default="auto"
         Weights of orders 0..order in the cost, in centred and scaled coordinates. "auto" derives
-        them from the sampling noise of the moments.
+        them from the sampling noise of the moments: of normal data (1/k!) without polish, which
+        knows the moments alone, and of the samples themselves with it.
     omega : float, optional
         The paper's ω in place of ``order_weights``: C(d, k) ω^(2(d-k)), on moments about the
         origin of X as it is given. The fit then depends on origin and unit, as in the paper.
@@ -108,6 +128,8 @@ class MomentMixture(DensityMixin, BaseEstimator):
         Mean log-likelihood a sample; NaN without polish, which has not looked at it.
     history_ : list of float
         Moment cost after each iteration of that start.
+    moments_ : MomentTensors
+        After ``partial_fit``: the moments of all batches.
 
     Examples
     --------
@@ -173,6 +195,7 @@ class MomentMixture(DensityMixin, BaseEstimator):
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> MomentMixture:
         """Fit to the rows of X; ``sample_weight`` counts each row that many times."""
         self._check_settings()
+        self.__dict__.pop("moments_", None)
         X = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
         X = X.astype(np.float64, copy=False)
         weights = None
@@ -195,7 +218,10 @@ class MomentMixture(DensityMixin, BaseEstimator):
         # A little is added even for reg_covar=0: a component of one sample must stay finite.
         floor = max(float(self.reg_covar), 1e-12)
         likelihood = Likelihood(scaled.atoms.means, weights, self.covariance_type, floor)
-        model = self._model(scaled, frame.unit, pure=False)
+        rows = scaled.atoms.means
+        model = self._model(
+            scaled, frame.unit, False, lambda order: sampling_weights(rows, weights, order)
+        )
         with thread_limit(self.n_jobs):
             result = self._solve_likelihood(model, frame, scaled, likelihood)
         result.log_likelihood -= frame.log_volume
@@ -219,6 +245,7 @@ class MomentMixture(DensityMixin, BaseEstimator):
         There is no likelihood to polish, so this is the moment estimate itself.
         """
         self._check_settings()
+        self.__dict__.pop("moments_", None)
         self.n_features_in_ = int(getattr(P, "n_features", 0))
         if isinstance(P, MomentTensors):
             self._order(P.n_features, held=P.order)
@@ -230,11 +257,49 @@ class MomentMixture(DensityMixin, BaseEstimator):
             )
         return self._fit_pure(AtomData(_numpy_atoms(P.atoms)))
 
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> MomentMixture:
+        """Take in one more batch of rows, and forget the rows.
+
+        The moments so far are in ``moments_``. Parameters are solved for when they are first asked
+        for (``means_``, ``predict``, …), and then equal those of ``fit`` with ``polish=None`` on
+        all batches together. ``fit`` ends the stream; so does nothing else.
+        """
+        self._check_settings()
+        stream: MomentTensors | None = self.__dict__.get("moments_")
+        first = stream is None
+        X = validate_data(self, X, reset=first, dtype=[np.float64, np.float32])
+        weights = None
+        if sample_weight is not None:
+            weights = _check_sample_weight(
+                sample_weight, X, dtype=np.float64, ensure_non_negative=True
+            )
+        order = self._order(X.shape[1])
+        moments = MomentTensors(X.shape[1], order) if stream is None else stream
+        if moments.order != order:
+            raise ValueError(
+                f"the settings now need order {order}, but the stream was begun with order "
+                f"{moments.order}; call partial_fit of a new estimator"
+            )
+        with thread_limit(self.n_jobs):
+            self.moments_ = moments.update(X, weights)
+        if "means_" in vars(self):
+            self._last_solution = self.weights_, self.means_, self.covariances_
+        for name in _SOLVED:
+            self.__dict__.pop(name, None)
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        # Only asked for what is not there: fitted attributes of a stream not solved yet.
+        if name in _SOLVED and "moments_" in vars(self):
+            self._fit_pure(TensorData(self.moments_))
+            return vars(self)[name]
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
     def _fit_pure(self, data: Data, passes: int = 0) -> MomentMixture:
         """The moment estimate; ``passes`` were made over the rows to get the data."""
         frame = self._frame(data)
         scaled = data.within(frame)
-        model = self._model(scaled, frame.unit, pure=True)
+        model = self._model(scaled, frame.unit, True)
         with thread_limit(self.n_jobs):
             result = self._solve_moments(model, frame, scaled)
         result.log_likelihood = np.nan
@@ -250,7 +315,7 @@ class MomentMixture(DensityMixin, BaseEstimator):
         count = 60 if model.explicit else 4
         if self.n_init != "auto":
             count = int(self.n_init)
-        points = data.points(rng)
+        points = normal_points(data, rng)
         starts = [given] if given is not None else []
         try:
             starts = starts or search.default_starts(
@@ -278,7 +343,7 @@ class MomentMixture(DensityMixin, BaseEstimator):
         try:
             return self._search(model, data, whole, given, rng)
         except KeyboardInterrupt:  # so early that there is nothing better than a guess
-            points = data.points(rng)
+            points = normal_points(data, rng)
             guess = given or around_points(model.kind, points[: model.m])
             return matching.Fit(guess, np.nan, whole.value(guess), interrupted=True)
 
@@ -342,7 +407,9 @@ class MomentMixture(DensityMixin, BaseEstimator):
             )
         return order
 
-    def _model(self, data: Data, unit: float, pure: bool) -> matching.Model:
+    def _model(
+        self, data: Data, unit: float, pure: bool, auto_weights: Any = gaussian_weights
+    ) -> matching.Model:
         kind, m, n = self.covariance_type, int(self.n_components), data.n
         held = data.tensors.order if isinstance(data, TensorData) else None
         order = self._order(n, held, pure)
@@ -353,7 +420,7 @@ class MomentMixture(DensityMixin, BaseEstimator):
         if self.omega is not None:
             weights = list(augmented_weights(order, float(self.omega) / unit))
         elif isinstance(self.order_weights, str):
-            weights = list(data.order_weights(order))
+            weights = list(auto_weights(order))
             weighting = self._weighting(explicit, total_size(n, order), pure)
         else:
             weights = [float(w) for w in self.order_weights]
@@ -406,8 +473,13 @@ class MomentMixture(DensityMixin, BaseEstimator):
         self, model: Any, frame: Frame, likelihood: Likelihood | None
     ) -> Parameters | None:
         m, n = model.m, model.n
-        if self.warm_start and hasattr(self, "means_") and self.means_.shape == (m, n):
-            return frame.forward(Parameters(self.weights_, self.means_, self.covariances_))
+        if self.warm_start:
+            own = vars(self)
+            last = own.get("_last_solution")
+            if "means_" in own:
+                last = self.weights_, self.means_, self.covariances_
+            if last is not None and last[1].shape == (m, n):
+                return frame.forward(Parameters(*last))
         names = ("weights_init", "means_init", "covariances_init")
         if all(getattr(self, name) is None for name in names):
             return None

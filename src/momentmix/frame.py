@@ -42,8 +42,9 @@ class Frame:
         values, vectors = np.linalg.eigh(covariance / np.outer(deviations, deviations))
         # Directions in which the data do not vary are left as they are.
         roots = np.sqrt(np.where(values > 1e-10 * max(values[-1], 1e-300), values, 1.0))
-        self.scale = (roots[:, None] * vectors.T) * deviations
-        self.inverse = (vectors / roots) / deviations[:, None]
+        # The symmetric square root is the one that does not depend on signs of eigenvectors.
+        self.scale = ((vectors * roots) @ vectors.T) * deviations
+        self.inverse = ((vectors / roots) @ vectors.T) / deviations[:, None]
         self.log_volume = float(np.sum(np.log(roots)) + np.sum(np.log(deviations)))
 
     @classmethod

@@ -11,6 +11,9 @@ from momentmix.dense import unpack
 from momentmix.em import Parameters
 from momentmix.packed import order_slice
 
+#: Points among which starts are chosen where there are no rows.
+DRAWS = 2000
+
 
 def random_points(
     X: np.ndarray, weights: np.ndarray | None, m: int, rng: np.random.Generator
@@ -27,6 +30,16 @@ def spread_points(
     """k-means++: rows far from each other."""
     seed = int(rng.integers(2**31))
     return kmeans_plusplus(X, m, sample_weight=weights, random_state=seed)[0]
+
+
+def normal_points(data: Data, rng: np.random.Generator) -> np.ndarray:
+    """Points with the mean and covariance of the data, which is all that is known before a fit."""
+    moments, n = data.moments(2), data.n
+    mean = moments[1 : n + 1]
+    covariance = unpack(moments[order_slice(n, 2)], n, 2) - np.outer(mean, mean)
+    values, vectors = np.linalg.eigh(covariance)
+    root = (vectors * np.sqrt(np.maximum(values, 0))) @ vectors.T
+    return mean + rng.normal(size=(DRAWS, n)) @ root
 
 
 def spectral_means(data: Data, m: int, rng: np.random.Generator) -> np.ndarray:

@@ -22,7 +22,7 @@ def gauss_newton(
 
     Stops when an iteration gains less than ``tol`` of the cost (twice running, so that one short
     step does not end it), when no damping helps, or after ``max_iter`` iterations. With ``tol=0``
-    it goes on where the cost is level to rounding as long as the gradient halves. Ctrl-C returns
+    it goes on where the cost is level to rounding as long as the gradient shrinks. Ctrl-C returns
     the best point so far.
     """
     value, gradient = problem.value_and_gradient(x)
@@ -69,7 +69,7 @@ def gauss_newton(
 def _closer(value: float, gradient: np.ndarray, new: float, new_gradient: np.ndarray) -> bool:
     """Whether the cost is equal to rounding and the gradient, which knows better, has shrunk."""
     level = new <= value + 1e-11 * abs(value)
-    return level and bool(np.linalg.norm(new_gradient) < 0.5 * np.linalg.norm(gradient))
+    return level and bool(np.linalg.norm(new_gradient) < 0.8 * np.linalg.norm(gradient))
 
 
 def _solution(
