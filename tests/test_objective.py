@@ -159,3 +159,24 @@ def test_factors_keep_covariances_above_the_floor(rng):
         array = coordinates.decode(rng.normal(size=coordinates.size))
         values = array if kind in ("diag", "spherical") else np.linalg.eigvalsh(array)
         assert values.min() >= 0.05 - 1e-12
+
+
+@pytest.mark.parametrize("kind", ["full", "tied", "diag", "spherical"])
+def test_curvature_of_factors(kind, rng):
+    """The second derivative of ⟨G, Σ(x)⟩ by differences, which are exact for a quadratic."""
+    coordinates = Coordinates(kind, 2, 3, floor=0.01)
+    x = rng.normal(size=coordinates.size)
+    shape = np.shape(coordinates.decode(x))
+    G = rng.uniform(0.1, 1, size=shape)
+    if kind in ("full", "tied"):
+        G = G @ np.swapaxes(G, -1, -2)
+
+    def value(x):
+        return np.sum(G * coordinates.decode(x))
+
+    H = coordinates.curvature(G)
+    u, v = rng.normal(size=(2, coordinates.size))
+    want = (value(x + u + v) - value(x + u - v) - value(x - u + v) + value(x - u - v)) / 4
+    np.testing.assert_allclose(u @ H @ v, want, rtol=1e-10)
+    assert Coordinates(kind, 2, 3).curvature(G) is None
+    assert np.all(coordinates.curvature(-G) == 0)

@@ -10,8 +10,8 @@ from tqdm.auto import tqdm
 class Progress:
     """Shows how many starts are done, the last moment cost and the best likelihood."""
 
-    def __init__(self, verbose: int, total: int) -> None:
-        self._bar: Any = tqdm(total=total, desc="starts", disable=not verbose)
+    def __init__(self, verbose: int, total: int, what: str = "starts") -> None:
+        self._bar: Any = tqdm(total=total, desc=what, disable=not verbose)
         self._best = -float("inf")
         self._shown: dict[str, str] = {}
 
@@ -24,6 +24,10 @@ class Progress:
             self._shown["likelihood"] = f"{self._best:.5f}"
         self._bar.set_postfix(self._shown, refresh=False)
         self._bar.update(1)
+
+    def step(self, i: int, value: float) -> None:
+        """EM has done a step."""
+        self.start("likelihood", value)
 
     def iteration(self, i: int, value: float) -> None:
         """A solver has done an iteration."""

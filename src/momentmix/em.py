@@ -69,7 +69,66 @@ class Density(NamedTuple):
         return weights @ log_density, R.sum(axis=1), R @ X, R @ squares
 
 
-class Likelihood:
+class EM:
+    """The iteration: what is done with the sums over the rows, wherever the rows are."""
+
+    def __init__(self, kind: str, floor: float) -> None:
+        self.kind, self.floor = kind, floor
+
+    def sums(self, density: Density) -> tuple:
+        """The log-likelihood, and Σ w R, Σ w R xᵀ, Σ w R (features of x)ᵀ over rows of weight 1."""
+        raise NotImplementedError
+
+    def value(self, parameters: Parameters) -> float:
+        """The mean log-likelihood."""
+        return float(self.sums(Density.of(self.kind, parameters))[0])
+
+    def step(self, parameters: Parameters) -> tuple[float, Parameters]:
+        """The log-likelihood of the parameters, and the parameters after one EM step."""
+        value, shares, firsts, seconds = self.sums(Density.of(self.kind, parameters))
+        return float(value), self.maximise(shares, firsts, seconds)
+
+    def maximise(self, shares: np.ndarray, firsts: np.ndarray, seconds: np.ndarray) -> Parameters:
+        """The M-step from sums of responsibilities, points and features."""
+        safe = np.maximum(shares, 1e-300)[:, None]
+        means = firsts / safe
+        covariances = fitted_covariance(self.kind, shares, means, seconds / safe, self.floor)
+        return Parameters(shares / shares.sum(), means, covariances)
+
+    def revived(self, parameters: Parameters) -> Parameters:
+        """The parameters, where need be with new starts for components that died out."""
+        return parameters
+
+    def fit(
+        self,
+        parameters: Parameters,
+        *,
+        tol: float,
+        max_iter: int,
+        callback: Callable[[int, float], None] | None = None,
+    ) -> EMResult:
+        """EM steps until the mean log-likelihood gains less than ``tol``, or ``max_iter``."""
+        last, revivals = -np.inf, 0
+        value, i = -np.inf, 0
+        try:
+            for i in range(1, max_iter + 1):
+                value, after = self.step(parameters)
+                if abs(value - last) < tol:
+                    return EMResult(parameters, value, i, True, False)
+                if revivals < len(after.weights):
+                    alive = self.revived(after)
+                    revivals += alive is not after
+                    after = alive
+                last, parameters = value, after
+                if callback is not None:
+                    callback(i, value)
+            value = self.value(parameters)
+        except KeyboardInterrupt:
+            return EMResult(parameters, value, i, False, True)
+        return EMResult(parameters, value, max_iter, False, False)
+
+
+class Likelihood(EM):
     """The data of a maximum-likelihood fit, in centred and scaled coordinates.
 
     X (p, n); ``weights`` (p,) with sum 1, or None for equal ones; ``floor`` is added to every
@@ -77,7 +136,8 @@ class Likelihood:
     """
 
     def __init__(self, X: np.ndarray, weights: np.ndarray | None, kind: str, floor: float) -> None:
-        self.X, self.kind, self.floor = X, kind, floor
+        super().__init__(kind, floor)
+        self.X = X
         p, n = X.shape
         self.weights = np.full(p, 1 / p) if weights is None else weights
         self._least = 1.5 * float(np.max(self.weights)) if p > 1 else 0.0
@@ -114,25 +174,13 @@ class Likelihood:
         return softmax(self.log_joint(parameters))
 
     def value(self, parameters: Parameters) -> float:
-        """The mean log-likelihood."""
         return float(self.weights @ self.responsibilities(parameters)[1])
 
-    def step(self, parameters: Parameters) -> tuple[float, Parameters]:
-        """The log-likelihood of the parameters, and the parameters after one EM step."""
-        density = Density.of(self.kind, parameters)
-
+    def sums(self, density: Density) -> tuple:
         def block(rows: slice) -> tuple:
             return density.step_sums(self.X[rows], self._quadratic(rows), self.weights[rows])
 
-        value, shares, firsts, seconds = _summed(self._over_blocks(block))
-        return float(value), self.maximise(shares, firsts, seconds)
-
-    def maximise(self, shares: np.ndarray, firsts: np.ndarray, seconds: np.ndarray) -> Parameters:
-        """The M-step from sums of responsibilities, points and features."""
-        safe = np.maximum(shares, 1e-300)[:, None]
-        means = firsts / safe
-        covariances = fitted_covariance(self.kind, shares, means, seconds / safe, self.floor)
-        return Parameters(shares / shares.sum(), means, covariances)
+        return _summed(self._over_blocks(block))
 
     def from_responsibilities(self, R: np.ndarray) -> Parameters:
         """The M-step from responsibilities (p, m), which may leave some weight out."""
@@ -164,34 +212,6 @@ class Likelihood:
         fresh = common_covariance(self.kind, len(dead), spread)
         covariances = replaced(self.kind, covariances, list(dead), fresh)
         return Parameters(weights / weights.sum(), means, covariances)
-
-    def fit(
-        self,
-        parameters: Parameters,
-        *,
-        tol: float,
-        max_iter: int,
-        callback: Callable[[int, float], None] | None = None,
-    ) -> EMResult:
-        """EM steps until the mean log-likelihood gains less than ``tol``, or ``max_iter``."""
-        last, revivals = -np.inf, 0
-        value, i = -np.inf, 0
-        try:
-            for i in range(1, max_iter + 1):
-                value, after = self.step(parameters)
-                if abs(value - last) < tol:
-                    return EMResult(parameters, value, i, True, False)
-                if revivals < len(after.weights):
-                    alive = self.revived(after)
-                    revivals += alive is not after
-                    after = alive
-                last, parameters = value, after
-                if callback is not None:
-                    callback(i, value)
-            value = self.value(parameters)
-        except KeyboardInterrupt:
-            return EMResult(parameters, value, i, False, True)
-        return EMResult(parameters, value, max_iter, False, False)
 
 
 def _summed(parts: list[tuple]) -> tuple:

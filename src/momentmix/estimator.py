@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from momentmix import matching, search
+from momentmix import _dask, matching, search
 from momentmix._array import to_numpy
 from momentmix._parallel import thread_limit
 from momentmix._progress import Progress
@@ -40,6 +40,9 @@ from momentmix.orders import augmented_weights
 from momentmix.packed import total_size
 from momentmix.starts import INITS, around_points, normal_points
 from momentmix.tensors import MomentTensors
+
+#: Rows that a Dask array is taken to have, which may not know; tensors pay for that many.
+CLUSTER_ROWS = 10_000_000
 
 #: Attributes that a stream of partial_fit makes when they are asked for.
 _SOLVED = (
@@ -196,6 +199,8 @@ class MomentMixture(DensityMixin, BaseEstimator):
         """Fit to the rows of X; ``sample_weight`` counts each row that many times."""
         self._check_settings()
         self.__dict__.pop("moments_", None)
+        if _dask.is_dask(X):
+            return self._fit_dask(X, sample_weight)
         X = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
         X = X.astype(np.float64, copy=False)
         weights = None
@@ -226,6 +231,42 @@ class MomentMixture(DensityMixin, BaseEstimator):
             result = self._solve_likelihood(model, frame, scaled, likelihood)
         result.log_likelihood -= frame.log_volume
         result.log_likelihoods = [v - frame.log_volume for v in result.log_likelihoods]
+        self._set(result, frame)
+        return self
+
+    def _fit_dask(self, X: Any, sample_weight: Any) -> MomentMixture:
+        """The moment estimate, and EM from there on the workers: no rows leave them."""
+        rows = _dask.DaskRows(X, sample_weight)
+        kind, m, n = self.covariance_type, int(self.n_components), rows.n
+        self.n_features_in_ = n
+        self.__dict__.pop("feature_names_in_", None)
+        names = _dask.feature_names(X)
+        if names is not None:
+            self.feature_names_in_ = names
+        order = self._order(n)
+        pays = tensors_pay(CLUSTER_ROWS, kind, m, n, order)
+        data: Data = _dask.DaskData(rows)
+        if self.moments == "tensors" or (self.moments == "auto" and pays):
+            data = TensorData(rows.tensors(order))
+        frame = self._frame(data)
+        scaled = data.within(frame)
+        with thread_limit(self.n_jobs):
+            result = self._solve_moments(self._model(scaled, frame.unit, True), frame, scaled)
+        result.log_likelihood = np.nan
+        if self.polish == "em" and not result.interrupted:
+            floor = max(float(self.reg_covar), 1e-12)
+            em = _dask.DaskLikelihood(rows, frame, kind, floor)
+            with Progress(self.verbose, int(self.max_iter), "EM steps") as progress:
+                polished = em.fit(
+                    result.parameters,
+                    tol=float(self.tol),
+                    max_iter=int(self.max_iter),
+                    callback=progress.step,
+                )
+            result.parameters, result.n_iter = polished.parameters, polished.n_iter
+            result.log_likelihood = polished.log_likelihood - frame.log_volume
+            result.converged, result.interrupted = polished.converged, polished.interrupted
+        result.n_passes = rows.n_passes
         self._set(result, frame)
         return self
 
@@ -355,12 +396,15 @@ class MomentMixture(DensityMixin, BaseEstimator):
         given: Parameters | None,
         rng: np.random.Generator,
     ) -> matching.Fit:
+        tol, max_iter = float(self.tol), int(self.max_iter)
+        if given is not None:
+            with Progress(self.verbose, max_iter, "EM steps") as progress:
+                result = whole.fit(given, tol=tol, max_iter=max_iter, callback=progress.step)
+            return search.of_likelihood(result)
         auto = self.n_init == "auto"
         part = search.sample_of_rows(whole, rng)
         matchings, others, count = [matching.MomentMatching(model, data)], [], 0
-        if given is not None:
-            others = [given]
-        elif auto:
+        if auto:
             count = search.affordable_starts(model, len(part.X))
             second = self._second_model(model, len(part.X))
             if second is not None:
@@ -378,9 +422,9 @@ class MomentMixture(DensityMixin, BaseEstimator):
                 jobs,
                 others,
                 rng,
-                tol=float(self.tol),
-                max_iter=int(self.max_iter),
-                wide=auto and given is None,
+                tol=tol,
+                max_iter=max_iter,
+                wide=auto,
                 callback=progress.start,
             )
 
@@ -574,23 +618,40 @@ class MomentMixture(DensityMixin, BaseEstimator):
         return validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
 
     def score_samples(self, X: Any) -> np.ndarray:
-        """Log density of each row."""
-        X = self._rows(X)
-        return self.mixture_.log_prob(X)
+        """Log density of each row; of a Dask array or DataFrame a lazy Dask array, as below."""
+        return self._by_row(X, Mixture.log_prob)
 
     def score(self, X: Any, y: Any = None) -> float:
         """Mean log density of the rows."""
-        return float(self.score_samples(X).mean())
+        total, count = self._total_score(X)
+        return total / count
+
+    def _total_score(self, X: Any) -> tuple[float, int]:
+        if _dask.is_dask(X):
+            check_is_fitted(self)
+            return _dask.score_and_count(X, self.mixture_)
+        return float(np.sum(self.score_samples(X))), len(X)
+
+    def _by_row(self, X: Any, function: Any, width: int | None = None, dtype: Any = float) -> Any:
+        """function(mixture, rows), here or block by block where the rows are."""
+        if not _dask.is_dask(X):
+            X = self._rows(X)
+            return function(self.mixture_, X)
+        check_is_fitted(self)
+        if X.shape[1] != self.n_features_in_:
+            raise ValueError(
+                f"X has {X.shape[1]} features, but MomentMixture is expecting "
+                f"{self.n_features_in_} features as input"
+            )
+        return _dask.map_rows(X, function, self.mixture_, width, dtype)
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable component of each row."""
-        X = self._rows(X)
-        return self.mixture_.log_joint(X).argmax(axis=1)
+        return self._by_row(X, _most_probable, dtype=np.int64)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Posterior probability of each component for each row."""
-        X = self._rows(X)
-        return softmax(self.mixture_.log_joint(X))[0]
+        return self._by_row(X, _posterior, width=int(self.n_components))
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> np.ndarray:
         return self.fit(X, y, sample_weight).predict(X)
@@ -605,12 +666,20 @@ class MomentMixture(DensityMixin, BaseEstimator):
 
     def bic(self, X: Any) -> float:
         """Bayesian information criterion; the lower the better."""
-        p = len(X)
-        return -2 * self.score(X) * p + self._n_parameters() * float(np.log(p))
+        total, p = self._total_score(X)
+        return -2 * total + self._n_parameters() * float(np.log(p))
 
     def aic(self, X: Any) -> float:
         """Akaike information criterion; the lower the better."""
-        return -2 * self.score(X) * len(X) + 2 * self._n_parameters()
+        return -2 * self._total_score(X)[0] + 2 * self._n_parameters()
+
+
+def _most_probable(mixture: Mixture, X: np.ndarray) -> np.ndarray:
+    return mixture.log_joint(X).argmax(axis=1)
+
+
+def _posterior(mixture: Mixture, X: np.ndarray) -> np.ndarray:
+    return softmax(mixture.log_joint(X))[0]
 
 
 def _numpy_atoms(atoms: Atoms) -> Atoms:

@@ -41,7 +41,7 @@ class PackedObjective:
         self.roots = np.sqrt(np.asarray(weights)[entry_orders(n, d)] * multiplicities(n, d))
         self.factor = factor
         self.n_passes = 0
-        self._at: tuple[bytes, np.ndarray, np.ndarray] | None = None
+        self._at: tuple[bytes, np.ndarray, np.ndarray, np.ndarray | None] | None = None
 
     def residual_and_jacobian(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         key = x.tobytes()
@@ -49,7 +49,7 @@ class PackedObjective:
             self._at = key, *self._compute(x)
         return self._at[1], self._at[2]
 
-    def _compute(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _compute(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
         p = self.parametrisation
         atoms = p.atoms(x)
         shares = np.asarray(atoms.weights)
@@ -60,9 +60,16 @@ class PackedObjective:
         in_cov = restricted(p.kind, shares, in_matrices)
         jacobian = p.pullback(x, M.T, weighted, in_cov)
         residual = shares @ M - self.moments
-        if self.factor is not None:
-            return self.factor @ residual, self.factor @ jacobian
-        return self.roots * residual, self.roots[:, None] * jacobian
+        if self.factor is None:
+            residual, jacobian = self.roots * residual, self.roots[:, None] * jacobian
+            back = self.roots * residual
+        else:
+            residual, jacobian = self.factor @ residual, self.factor @ jacobian
+            back = self.factor.T @ residual
+        slope = None
+        if p.covariances.floor is not None:
+            slope = 2 * np.tensordot(back, in_cov, axes=1)
+        return residual, jacobian, slope
 
     def value_and_gradient(self, x: np.ndarray) -> tuple[float, np.ndarray]:
         r, J = self.residual_and_jacobian(x)
@@ -70,7 +77,12 @@ class PackedObjective:
 
     def normal_equations(self, x: np.ndarray) -> DirectEquations:
         J = self.residual_and_jacobian(x)[1]
-        return DirectEquations(2 * (J.T @ J))
+        H = 2 * (J.T @ J)
+        assert self._at is not None
+        slope = self._at[3]
+        if slope is not None:
+            H = H + self.parametrisation.curvature(x, slope)
+        return DirectEquations(H)
 
 
 class DirectEquations:

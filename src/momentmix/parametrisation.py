@@ -91,3 +91,15 @@ class Parametrisation:
         flat_means = in_means.reshape(*lead, self.m * self.n)
         in_rest = self.covariances.pullback(rest, in_cov)
         return np.concatenate([in_first, flat_means, in_rest], axis=-1)
+
+    def curvature(self, x: np.ndarray, in_cov: np.ndarray) -> np.ndarray | None:
+        """What the factors of covariances add to the Hessian of a cost with this gradient in Σ."""
+        first = self.split(x)[0]
+        if self._own:
+            in_cov = in_cov / first.reshape(-1, *self._tail) ** 2
+        block = self.covariances.curvature(in_cov)
+        if block is None:
+            return None
+        H = np.zeros((self.size, self.size))
+        H[-len(block) :, -len(block) :] = block
+        return H

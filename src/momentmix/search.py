@@ -193,6 +193,20 @@ def fit_likelihood(
     )
 
 
+def of_likelihood(result: EMResult) -> Fit:
+    """EM from a start of one's own, without a search."""
+    return Fit(
+        result.parameters,
+        np.nan,
+        result.log_likelihood,
+        result.n_iter,
+        result.n_iter,
+        result.converged,
+        result.interrupted,
+        log_likelihoods=[result.log_likelihood],
+    )
+
+
 def default_starts(
     X: np.ndarray,
     weights: np.ndarray | None,

@@ -60,7 +60,7 @@ def spectral_means(data: Data, m: int, rng: np.random.Generator) -> np.ndarray:
     for _ in range(m):
         best, vector = -np.inf, np.zeros(r)
         for _ in range(6):
-            v = rng.normal(size=r)
+            v = rng.normal(size=data.n) @ basis  # whatever the signs of the eigenvectors
             for _ in range(50):
                 v = np.einsum("abc,b,c->a", T, v, v)
                 v /= max(np.linalg.norm(v), 1e-300)

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from momentmix import _dask
 from momentmix._array import (
     Array,
     all_finite,
@@ -126,6 +125,8 @@ class MomentTensors:
 
         ``weights`` need not sum to 1. ``noise_covariance`` as in :class:`Samples`.
         """
+        from momentmix import _dask  # which builds on this file
+
         if _dask.is_dask(X):
             return _dask.moment_tensors(X, order, weights, noise_covariance, missing)
         X = as_float_array(X, "X", (2,))
@@ -433,7 +434,7 @@ def _not_finite(X: Array, order: int) -> ValueError:
         more = f" ({len(bad):,} such entries in all)" if len(bad) > 1 else ""
         return ValueError(
             f"row {row}, column {column} of X is {rows[row, column]}{more}; drop or fill such "
-            "rows, or, for NaN, use missing='pairwise'"
+            "rows, or, for NaN, accumulate MomentTensors with missing='pairwise'"
         )
     return ValueError(
         f"the powers of order {order} overflow: the largest entry of X is "

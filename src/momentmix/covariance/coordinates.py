@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy.linalg import block_diag
 
 from momentmix.covariance.classes import make_covariance
 
@@ -67,6 +68,24 @@ class Coordinates:
         else:
             g = 2 * (G @ self._factor(x))[..., self._rows, self._columns]
         return g.reshape(*lead, self.size)
+
+    def curvature(self, G: np.ndarray) -> np.ndarray | None:
+        """Second derivatives (size, size) that the factors add to a cost of gradient G in Σ.
+
+        d²(L Lᵀ) = 2 dL dLᵀ, so they are 2⟨G, dL dLᵀ⟩, of which the positive part of G is taken.
+        Where a variance is pressed against the floor its factor goes to 0, and 2JᵀJ with it; this
+        is what remains, and makes steps that lead there. None without a floor.
+        """
+        if self.floor is None:
+            return None
+        G = G.reshape(self.shape)
+        if not self.square:
+            return np.diag(2 * np.maximum(G, 0).reshape(-1))
+        values, vectors = np.linalg.eigh((G + G.swapaxes(1, 2)) / 2)
+        positive = (vectors * np.maximum(values, 0)[:, None, :]) @ vectors.swapaxes(1, 2)
+        same_column = self._columns[:, None] == self._columns
+        blocks = 2 * positive[:, self._rows[:, None], self._rows] * same_column
+        return block_diag(*blocks)
 
     def _factor(self, x: np.ndarray) -> np.ndarray:
         L = np.zeros(self.shape)
