@@ -30,7 +30,7 @@ $(VENV)/bench: pyproject.toml constraints.txt | $(VENV)/made
 
 $(VENV)/test: pyproject.toml constraints.txt | $(VENV)/made
 	@echo "setting up .venv with the test tools (once)"
-	$(PIP) -e ".[plot,torch,bench,test]"
+	$(PIP) -e ".[plot,torch,dask,files,bench,test]"
 	@touch $@ $(VENV)/plot $(VENV)/bench
 
 demo: $(VENV)/plot

@@ -65,6 +65,8 @@ class MomentTensors:
     missing : {"error", "pairwise"}, default="error"
         What to do with NaN. "pairwise" averages each entry over the rows where all of its features
         are present, at the cost of twice the features.
+    feature_names : sequence of str, optional
+        Kept and saved with the moments.
 
     Attributes
     ----------
@@ -89,7 +91,14 @@ class MomentTensors:
     True
     """
 
-    def __init__(self, n_features: int, order: int, *, missing: str = "error") -> None:
+    def __init__(
+        self,
+        n_features: int,
+        order: int,
+        *,
+        missing: str = "error",
+        feature_names: Sequence[str] | None = None,
+    ) -> None:
         n, d = operator.index(n_features), whole_order(order)
         if n < 1 or d < 1:
             raise ValueError(
@@ -106,6 +115,9 @@ class MomentTensors:
                 "tensor"
             )
         self.n_features, self.order, self.missing = n, d, missing
+        self.feature_names = None if feature_names is None else tuple(map(str, feature_names))
+        if self.feature_names is not None and len(self.feature_names) != n:
+            raise ValueError(f"{len(self.feature_names)} feature_names for {n} features")
         self.count = 0
         self._centre = np.zeros(n)
         self._sums = np.zeros(size)  # pairwise: of the 2n features (x - centre or 0, present or 0)
@@ -187,8 +199,8 @@ class MomentTensors:
         """Add all that ``other`` has seen; ``a + b`` does the same and leaves both as they are."""
         if not isinstance(other, MomentTensors):
             raise TypeError(f"other must be MomentTensors, got {type(other).__name__}")
-        mine = self.n_features, self.order, self.missing
-        if mine != (other.n_features, other.order, other.missing):
+        mine = self.n_features, self.order, self.missing, self.feature_names
+        if mine != (other.n_features, other.order, other.missing, other.feature_names):
             raise ValueError(f"{other!r} cannot be added to {self!r}: other features or orders")
         self._add(other.count, other._centre, other._sums)
         return self
@@ -199,13 +211,15 @@ class MomentTensors:
         return self.copy().merge(other)
 
     def copy(self) -> MomentTensors:
-        new = MomentTensors(self.n_features, self.order, missing=self.missing)
-        new.count, new._centre, new._sums = self.count, self._centre.copy(), self._sums.copy()
-        return new
+        new = MomentTensors(
+            self.n_features, self.order, missing=self.missing, feature_names=self.feature_names
+        )
+        new.count, new._centre, new._sums = self.count, self._centre, self._sums
+        return new  # the arrays are replaced, never written into
 
     def _add(self, count: int, centre: np.ndarray, sums: np.ndarray) -> None:
         if self.count == 0:
-            total = sums.copy()
+            total = sums
         else:
             total = self._sums + self._shifted(sums, centre, self._centre)
             centre = self._centre
@@ -338,7 +352,9 @@ class MomentTensors:
 
     def state(self) -> dict[str, np.ndarray]:
         """Everything there is to know, as arrays of numbers."""
+        names = {} if self.feature_names is None else {"names": np.array(self.feature_names)}
         return {
+            **names,
             "format": np.array(FORMAT),
             "version": np.array(VERSION),
             "order": np.array(self.order),
@@ -360,7 +376,10 @@ class MomentTensors:
                 f"its version is {int(state['version'])}, this release reads version {VERSION}"
             )
         centre, sums = (np.asarray(state[k], dtype=np.float64) for k in ("centre", "sums"))
-        new = cls(len(centre), int(state["order"]), missing=str(state["missing"]))
+        names = state["names"].tolist() if "names" in state else None
+        new = cls(
+            len(centre), int(state["order"]), missing=str(state["missing"]), feature_names=names
+        )
         if centre.ndim != 1 or sums.shape != new._sums.shape:
             raise ValueError(f"it holds {sums.size} sums where {new._sums.size} belong")
         count = int(state["count"])

@@ -1,0 +1,149 @@
+"""Moments of files, with checkpoints: killed at any moment, a run goes on where it was.
+
+A checkpoint holds the moments of the rows so far together with the place of the next row, in one
+file that is replaced as a whole. Whatever moment a run ends at, every row is counted once.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import zipfile
+from collections.abc import Callable, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from momentmix._files import written_whole
+from momentmix.tables import BEGINNING, Place, Table, TableError, open_table
+from momentmix.tensors import MomentTensors
+
+#: Seconds between checkpoints.
+CHECKPOINT_SECONDS = 2.0
+
+
+class Progress(NamedTuple):
+    """The moments of all rows before a place in one of the files."""
+
+    moments: MomentTensors
+    file: int
+    place: Place
+
+
+class CheckpointError(ValueError):
+    """A checkpoint that is damaged, or of another run."""
+
+
+def checkpoint_path(output: str | PathLike[str]) -> Path:
+    output = Path(output)
+    return output.with_name(output.name + ".checkpoint")
+
+
+class Pass:
+    """One pass over files into ``output``; make it again after a crash, and it goes on.
+
+    Parameters
+    ----------
+    paths : files in the order in which they are read
+    order : highest order of the moments
+    output : where the moments go; the checkpoint lies beside it until then
+    columns : names of the columns to read; all by default
+    missing : "error" or "pairwise"
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[str | PathLike[str]],
+        order: int,
+        output: str | PathLike[str],
+        *,
+        columns: Sequence[str] | None = None,
+        missing: str = "error",
+    ) -> None:
+        self.tables = [open_table(path, columns) for path in paths]
+        first = self.tables[0]
+        for table in self.tables[1:]:
+            if (table.width, table.columns) != (first.width, first.columns):
+                raise TableError(
+                    f"{table.path} has columns {_shown(table)}, but {first.path} has "
+                    f"{_shown(first)}; choose common ones with --columns"
+                )
+        self.output, self.checkpoint = Path(output), checkpoint_path(output)
+        empty = MomentTensors(first.width, order, missing=missing, feature_names=first.columns)
+        self.progress = Progress(empty, 0, BEGINNING)
+        self.resumed = self.checkpoint.exists()
+        if self.resumed:
+            self._resume()
+
+    @property
+    def moments(self) -> MomentTensors:
+        return self.progress.moments
+
+    def run(self, heard: Callable[[int, float], None] = lambda rows, share: None) -> MomentTensors:
+        """Read on to the end, and save; ``heard`` is told the rows, and the share of the bytes."""
+        sizes = np.array([table.size for table in self.tables], dtype=float)
+        saved = time.monotonic()
+        try:
+            for i in range(self.progress.file, len(self.tables)):
+                table = self.tables[i]
+                place = self.progress.place if i == self.progress.file else BEGINNING
+                for piece in table.pieces(place):
+                    table.refuse_gaps(piece, self.moments.missing == "pairwise")
+                    moments = self.moments.copy().update(piece.rows)
+                    # One assignment, so that Ctrl-C finds rows and place in step.
+                    self.progress = Progress(moments, i, piece.next)
+                    done = sizes[:i].sum() + piece.share * sizes[i]
+                    heard(moments.count, float(done / max(sizes.sum(), 1)))
+                    if time.monotonic() - saved > CHECKPOINT_SECONDS:
+                        self._save()
+                        saved = time.monotonic()
+        except BaseException:  # bad input and Ctrl-C alike lose nothing
+            self._save()
+            raise
+        if self.moments.count == 0:
+            raise TableError(f"{self.tables[0].path}: no rows")
+        self.moments.save(self.output)
+        self.checkpoint.unlink(missing_ok=True)
+        return self.moments
+
+    def _settings(self) -> dict[str, Any]:
+        return {
+            "files": [[str(t.path.resolve()), t.size] for t in self.tables],
+            "changed": [t.path.stat().st_mtime_ns for t in self.tables],
+            "columns": self.tables[0].columns,
+            "order": self.moments.order,
+            "missing": self.moments.missing,
+        }
+
+    def _save(self) -> None:
+        moments, file, place = self.progress
+        note = json.dumps({**self._settings(), "file": file, "place": list(place)})
+        with written_whole(self.checkpoint) as target:
+            np.savez(target, allow_pickle=False, note=np.array(note), **moments.state())
+
+    def _resume(self) -> None:
+        again = f"delete {self.checkpoint} to start over"
+        try:
+            with open(self.checkpoint, "rb") as raw, np.load(raw, allow_pickle=False) as file:
+                state = dict(file)
+            note = json.loads(str(state.pop("note")))
+            moments = MomentTensors.from_state(state)
+            place, at = Place(*note["place"]), int(note["file"])
+        except (ValueError, KeyError, TypeError, OSError, EOFError, zipfile.BadZipFile) as error:
+            raise CheckpointError(
+                f"the checkpoint {self.checkpoint} is damaged ({error}); {again}"
+            ) from error
+        for name, value in self._settings().items():
+            if note.get(name) != value:
+                what = "a file" if name == "changed" else f"its {name}"
+                raise CheckpointError(
+                    f"the checkpoint {self.checkpoint} is of another run: {what} differ(s) from "
+                    f"what was asked for now; {again}"
+                )
+        self.progress = Progress(moments, at, place)
+
+
+def _shown(table: Table) -> str:
+    return ", ".join(table.columns) if table.columns else f"without names ({table.width})"

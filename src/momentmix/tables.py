@@ -1,0 +1,345 @@
+"""Tables of numbers in files, read in pieces: .npy, .csv, .parquet and Arrow.
+
+A ``Table`` yields pieces of rows with the place where the next one begins, so that a reader that
+stopped can go on. Whatever is wrong with a file is a ``TableError`` that names the file and the
+row. pyarrow is imported only where it is used.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+#: Size of one piece in memory, in bytes of float64.
+PIECE_BYTES = 16 << 20
+_CSV_BLOCK = 8 << 20
+
+
+class TableError(ValueError):
+    """A file that cannot be read as a table of numbers."""
+
+
+class Place(NamedTuple):
+    """Where a piece begins: rows before it and, for text, bytes and lines before it."""
+
+    rows: int = 0
+    offset: int = 0
+    lines: int = 0
+
+
+BEGINNING = Place()
+
+
+class Piece(NamedTuple):
+    rows: np.ndarray  # (k, n) float64
+    first: Place
+    next: Place
+    share: float  # of the file that has been read, by its bytes
+
+
+class Table:
+    """One file. ``columns`` are the names to read, in this order; None for all."""
+
+    def __init__(self, path: str | os.PathLike[str], columns: Sequence[str] | None = None) -> None:
+        self.path = Path(path)
+        if not self.path.is_file():
+            raise TableError(f"{self.path}: there is no such file")
+        self.size = self.path.stat().st_size
+        self.names = self._names()
+        if columns is not None:
+            absent = [name for name in columns if name not in (self.names or [])]
+            if absent:
+                have = ", ".join(self.names or []) or "none: the file does not name its columns"
+                raise TableError(f"{self.path}: no column {', '.join(absent)}; it has {have}")
+        self.columns = self.names if columns is None else list(columns)
+        self.width = len(self.columns) if self.columns is not None else self._width()
+        if self.width == 0:
+            raise TableError(f"{self.path}: no columns")
+
+    def _names(self) -> list[str] | None:
+        raise NotImplementedError
+
+    def _width(self) -> int:
+        raise NotImplementedError
+
+    def _pieces(self, start: Place) -> Iterator[Piece]:
+        raise NotImplementedError
+
+    def pieces(self, start: Place = BEGINNING) -> Iterator[Piece]:
+        """Pieces of rows from a place on; errors name the file, and rows from 0."""
+        try:
+            yield from self._pieces(start)
+        except TableError:
+            raise
+        except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
+            raise TableError(f"{self.path}: {error}") from error
+
+    @property
+    def _step(self) -> int:
+        return max(1, PIECE_BYTES // (8 * self.width))
+
+    def row_name(self, piece: Piece, row: int) -> str:
+        return f"row {piece.first.rows + row}"
+
+    def column_name(self, column: int) -> str:
+        return str(column) if self.columns is None else self.columns[column]
+
+    def refuse_gaps(self, piece: Piece, missing: bool) -> None:
+        """Raise for the first entry that is not finite; NaN passes where ``missing`` is allowed."""
+        bad = np.isinf(piece.rows) if missing else ~np.isfinite(piece.rows)
+        if bad.any():
+            row, column = np.argwhere(bad)[0]
+            value = piece.rows[row, column]
+            hint = " (use --missing pairwise, or fill it)" if np.isnan(value) else ""
+            raise TableError(
+                f"{self.path}, {self.row_name(piece, row)}, column {self.column_name(column)}: "
+                f"{'no value' if np.isnan(value) else value}{hint}"
+            )
+
+
+class NpyTable(Table):
+    """A two-dimensional array saved by NumPy, mapped piece by piece so that memory stays flat."""
+
+    def _names(self) -> None:
+        self._array()
+
+    def _width(self) -> int:
+        return int(self._array().shape[1])
+
+    def _array(self) -> np.ndarray:
+        try:
+            array = np.load(self.path, mmap_mode="r", allow_pickle=False)
+        except (ValueError, EOFError, OSError) as error:
+            raise TableError(f"{self.path} is not a .npy file of numbers: {error}") from error
+        if array.ndim != 2 or array.dtype.kind not in "biuf":
+            raise TableError(
+                f"{self.path} holds {array.dtype} of shape {array.shape}, not a table of numbers"
+            )
+        return array
+
+    def _pieces(self, start: Place) -> Iterator[Piece]:
+        count = len(self._array())
+        for first in range(start.rows, count, self._step):
+            last = min(first + self._step, count)
+            rows = np.array(self._array()[first:last], dtype=np.float64)  # mapped anew each time
+            yield Piece(rows, Place(first), Place(last), last / count)
+
+
+class CsvTable(Table):
+    """Text with commas. A first line that is not all numbers names the columns."""
+
+    def _names(self) -> list[str] | None:
+        _pyarrow(self.path)
+        with open(self.path, "rb") as file:
+            line = file.readline()
+        if not line.strip():
+            raise TableError(f"{self.path}: the first line is empty")
+        try:
+            cells = next(csv.reader([line.decode("utf-8-sig")]))
+        except (UnicodeDecodeError, csv.Error) as error:
+            raise TableError(f"{self.path}: the first line is not text: {error}") from error
+        self._cells = len(cells)
+        self._body = BEGINNING
+        if all(_is_number(cell) for cell in cells):
+            return None
+        names = [cell.strip() for cell in cells]
+        if len(set(names)) < len(names):
+            raise TableError(f"{self.path}: two columns have the same name in the first line")
+        self._body = Place(0, len(line), 1)
+        return names
+
+    def _width(self) -> int:
+        return self._cells
+
+    def row_name(self, piece: Piece, row: int) -> str:
+        return f"row {piece.first.rows + row} (about line {piece.first.lines + row + 1})"
+
+    def _pieces(self, start: Place) -> Iterator[Piece]:
+        place = max(start, self._body, key=lambda p: p.offset)
+        with open(self.path, "rb") as file:
+            file.seek(place.offset)
+            rest = b""
+            while True:
+                read = file.read(_CSV_BLOCK)
+                block = rest + read
+                if not block:
+                    return
+                cut = len(block) if not read else block.rfind(b"\n") + 1
+                block, rest = block[:cut], block[cut:]
+                if not block:
+                    if len(rest) > 64 << 20:
+                        raise TableError(f"{self.path}, line {place.lines + 1}: longer than 64 MiB")
+                    continue
+                rows = self._parsed(block, place)
+                after = Place(
+                    place.rows + len(rows), place.offset + cut, place.lines + block.count(b"\n")
+                )
+                yield Piece(rows, place, after, after.offset / self.size)
+                place = after
+
+    def _parsed(self, block: bytes, place: Place) -> np.ndarray:
+        pa = _pyarrow(self.path)
+        from pyarrow import csv as arrow_csv
+
+        names = self.names or [str(i) for i in range(self._cells)]
+        wanted = self.columns or names
+        try:
+            table = arrow_csv.read_csv(
+                pa.BufferReader(block),
+                read_options=arrow_csv.ReadOptions(column_names=names, block_size=len(block) + 1),
+                convert_options=arrow_csv.ConvertOptions(
+                    include_columns=wanted, column_types={name: pa.float64() for name in wanted}
+                ),
+            )
+        except pa.ArrowInvalid as error:
+            raise self._first_bad_line(block, place, wanted, error) from error
+        return _numbers(table)
+
+    def _first_bad_line(
+        self, block: bytes, place: Place, wanted: list[str], error: Exception
+    ) -> TableError:
+        names = self.names or [str(i) for i in range(self._cells)]
+        row = place.rows
+        for i, line in enumerate(block.split(b"\n")):
+            text = line.decode("utf-8", errors="replace").rstrip("\r")
+            if not text:
+                continue
+            where = f"{self.path}, row {row} (line {place.lines + i + 1})"
+            cells = next(csv.reader([text]), [])
+            if len(cells) != len(names):
+                return TableError(f"{where}: {len(cells)} cells where {len(names)} belong")
+            for name in wanted:
+                cell = cells[names.index(name)].strip()
+                if cell and not _is_number(cell) and cell.lower() not in _GAPS:
+                    return TableError(f"{where}, column {name}: {cell!r} is not a number")
+            row += 1
+        return TableError(f"{self.path}, rows {place.rows} to {row}: {error}")
+
+
+class ArrowTable(Table):
+    """Parquet, or Arrow's own file and stream formats, in batches."""
+
+    def _names(self) -> list[str]:
+        pa = _pyarrow(self.path)
+        try:
+            with self._open() as source:
+                schema = source.schema_arrow if hasattr(source, "schema_arrow") else source.schema
+        except (pa.ArrowInvalid, OSError) as error:
+            raise TableError(f"{self.path} cannot be read: {error}") from error
+        self._types = {field.name: field.type for field in schema}
+        return [field.name for field in schema]
+
+    def _open(self) -> Any:
+        pa = _pyarrow(self.path)
+        if self.path.suffix.lower() in (".parquet", ".pq"):
+            from pyarrow import parquet
+
+            return parquet.ParquetFile(self.path)
+        source = pa.memory_map(str(self.path))
+        try:
+            return pa.ipc.open_file(source)
+        except pa.ArrowInvalid:
+            return pa.ipc.open_stream(source)
+
+    def _pieces(self, start: Place) -> Iterator[Piece]:
+        pa = _pyarrow(self.path)
+        for name in self.columns or []:
+            kind = self._types[name]
+            if not (
+                pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)
+            ):
+                raise TableError(f"{self.path}, column {name}: {kind} is not a number")
+        done, total = 0, None
+        with self._open() as source:
+            if hasattr(source, "metadata") and hasattr(source.metadata, "num_rows"):
+                total = source.metadata.num_rows
+            for batch, share in self._batches(source):
+                first = done
+                done += len(batch)
+                if done <= start.rows:
+                    continue
+                skip = max(0, start.rows - first)
+                for a in range(skip, len(batch), self._step):
+                    part = batch.slice(a, min(self._step, len(batch) - a))
+                    after = first + a + len(part)
+                    read = after / total if total else share
+                    yield Piece(
+                        _numbers(part.select(self.columns)), Place(first + a), Place(after), read
+                    )
+
+    def _batches(self, source: Any) -> Iterator[tuple[Any, float]]:
+        pa = _pyarrow(self.path)
+        at = "the beginning"
+        try:
+            if hasattr(source, "iter_batches"):
+                done = 0
+                for batch in source.iter_batches(batch_size=self._step, columns=self.columns):
+                    done += len(batch)
+                    at = f"row {done}"
+                    yield batch, 1.0
+            elif hasattr(source, "num_record_batches"):
+                for i in range(source.num_record_batches):
+                    at = f"batch {i}"
+                    yield source.get_batch(i), (i + 1) / source.num_record_batches
+            else:
+                for i, batch in enumerate(source):
+                    at = f"batch {i + 1}"
+                    yield batch, 0.0
+        except (pa.ArrowInvalid, OSError) as error:
+            raise TableError(f"{self.path} is damaged after {at}: {error}") from error
+
+
+_KINDS: dict[str, type[Table]] = {
+    ".npy": NpyTable,
+    ".csv": CsvTable,
+    ".parquet": ArrowTable,
+    ".pq": ArrowTable,
+    ".arrow": ArrowTable,
+    ".arrows": ArrowTable,
+    ".feather": ArrowTable,
+    ".ipc": ArrowTable,
+}
+_GAPS = ("na", "nan", "null", "n/a", "#n/a", "none")
+
+
+def open_table(path: str | os.PathLike[str], columns: Sequence[str] | None = None) -> Table:
+    """The table in a file, by the ending of its name."""
+    ending = Path(path).suffix.lower()
+    if ending not in _KINDS:
+        raise TableError(f"{path}: unknown ending {ending!r}; known are {', '.join(_KINDS)}")
+    return _KINDS[ending](path, columns)
+
+
+def _numbers(table: Any) -> np.ndarray:
+    """The columns of a pyarrow table or batch as (k, n) float64, empty cells as NaN."""
+    columns = [
+        np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.float64)
+        if not hasattr(column, "chunks")
+        else np.asarray(column.to_numpy(), dtype=np.float64)
+        for column in table.columns
+    ]
+    return np.column_stack(columns)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _pyarrow(path: Path) -> Any:
+    try:
+        import pyarrow
+        import pyarrow.ipc
+    except ImportError as error:
+        raise TableError(
+            f"{path}: reading {path.suffix} files needs pyarrow: pip install 'momentmix[files]'"
+        ) from error
+    return pyarrow
