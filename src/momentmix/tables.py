@@ -254,44 +254,40 @@ class ArrowTable(Table):
                 pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)
             ):
                 raise TableError(f"{self.path}, column {name}: {kind} is not a number")
-        done, total = 0, None
         with self._open() as source:
-            if hasattr(source, "metadata") and hasattr(source.metadata, "num_rows"):
-                total = source.metadata.num_rows
-            for batch, share in self._batches(source):
-                first = done
-                done += len(batch)
-                if done <= start.rows:
-                    continue
+            for batch, first, share in self._batches(source, start.rows):
                 skip = max(0, start.rows - first)
                 for a in range(skip, len(batch), self._step):
                     part = batch.slice(a, min(self._step, len(batch) - a))
                     after = first + a + len(part)
-                    read = after / total if total else share
-                    yield Piece(
-                        _numbers(part.select(self.columns)), Place(first + a), Place(after), read
-                    )
+                    rows = _numbers(part.select(self.columns))
+                    yield Piece(rows, Place(first + a), Place(after), share)
 
-    def _batches(self, source: Any) -> Iterator[tuple[Any, float]]:
+    def _batches(self, source: Any, start: int) -> Iterator[tuple[Any, int, float]]:
+        """Batches that end after row ``start``, the row each begins at, and the share read."""
         pa = _pyarrow(self.path)
-        at = "the beginning"
+        done = 0
         try:
-            if hasattr(source, "iter_batches"):
-                done = 0
-                for batch in source.iter_batches(batch_size=self._step, columns=self.columns):
-                    done += len(batch)
-                    at = f"row {done}"
-                    yield batch, 1.0
-            elif hasattr(source, "num_record_batches"):
-                for i in range(source.num_record_batches):
-                    at = f"batch {i}"
-                    yield source.get_batch(i), (i + 1) / source.num_record_batches
-            else:
-                for i, batch in enumerate(source):
-                    at = f"batch {i + 1}"
-                    yield batch, 0.0
+            if hasattr(source, "iter_batches"):  # a row group at a time, or it reads far ahead
+                total = max(source.metadata.num_rows, 1)
+                for group in range(source.num_row_groups):
+                    count = source.metadata.row_group(group).num_rows
+                    if done + count <= start:
+                        done += count
+                        continue
+                    options = {"row_groups": [group], "columns": self.columns}
+                    for batch in source.iter_batches(batch_size=self._step, **options):
+                        yield batch, done, (done + len(batch)) / total
+                        done += len(batch)
+                return
+            known = getattr(source, "num_record_batches", 0)
+            batches = (source.get_batch(i) for i in range(known)) if known else source
+            for i, batch in enumerate(batches):
+                if done + len(batch) > start:
+                    yield batch, done, (i + 1) / known if known else 0.0
+                done += len(batch)
         except (pa.ArrowInvalid, OSError) as error:
-            raise TableError(f"{self.path} is damaged after {at}: {error}") from error
+            raise TableError(f"{self.path} is damaged after row {done}: {error}") from error
 
 
 _KINDS: dict[str, type[Table]] = {
