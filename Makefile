@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test lint bench bench-fit clean
+.PHONY: help demo test lint bench bench-fit bench-tensors clean
 
 help:
 	@echo "make demo   run the main job and draw it into demo/"
@@ -12,6 +12,7 @@ help:
 	@echo "make lint   ruff, ruff format, mypy"
 	@echo "make bench  ratios against bare matrix products"
 	@echo "make bench-fit  fits against scikit-learn's EM (about 15 minutes)"
+	@echo "make bench-tensors  one pass over the data: tensors, files, a cluster (about 10 minutes)"
 
 $(VENV)/made:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "momentmix needs Python 3.10 or newer")'
@@ -25,7 +26,7 @@ $(VENV)/plot: pyproject.toml constraints.txt | $(VENV)/made
 
 $(VENV)/bench: pyproject.toml constraints.txt | $(VENV)/made
 	@echo "setting up .venv with the benchmark data (once)"
-	$(PIP) -e ".[bench]"
+	$(PIP) -e ".[dask,files,bench]"
 	@touch $@
 
 $(VENV)/test: pyproject.toml constraints.txt | $(VENV)/made
@@ -49,6 +50,9 @@ bench: $(VENV)/plot
 
 bench-fit: $(VENV)/bench
 	$(BIN)/python benchmarks/fit.py
+
+bench-tensors: $(VENV)/bench
+	$(BIN)/python benchmarks/tensors.py
 
 clean:
 	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

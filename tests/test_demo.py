@@ -62,6 +62,17 @@ def test_fit_benchmark_runs_in_its_quick_form():
     assert ours < lbfgs / 10
 
 
+def test_tensor_benchmark_runs_in_its_quick_form():
+    command = [sys.executable, str(ROOT / "benchmarks" / "tensors.py"), "--quick"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.count("\n## ") == 6
+    # Errors of the pure moment estimate and of the polished one, over those of scikit-learn.
+    row = next(line for line in done.stdout.splitlines() if line.startswith("| 0 |"))
+    pure, polished = (float(row.split("|")[i]) for i in (4, 7))
+    assert pure < 2
+    assert polished < 1.02
+
+
 def test_benchmarks_run_in_their_quick_form():
     command = [sys.executable, str(ROOT / "benchmarks" / "run.py"), "--quick"]
     out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
@@ -69,7 +80,9 @@ def test_benchmarks_run_in_their_quick_form():
     assert out.count("exponent") == 6
 
 
-@pytest.mark.parametrize("path", sorted(ROOT.glob("*.md")), ids=lambda p: p.name)
+@pytest.mark.parametrize(
+    "path", sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]), ids=lambda p: p.name
+)
 def test_code_in_the_markdown_runs(path, tmp_path, monkeypatch):
     """Each fenced block of Python runs after the ones before it in the same file."""
     blocks, inside = [], False

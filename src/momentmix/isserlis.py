@@ -17,11 +17,11 @@ from scipy.sparse import csr_array
 
 from momentmix._array import Array, to_numpy
 from momentmix.atoms import Atoms
-from momentmix.dense import packed_indices
+from momentmix.dense import packed_indices, packed_size
 from momentmix.packed import (
+    extended,
     order_slice,
     order_starts,
-    places,
     plus_gaussian,
     removed,
     total_size,
@@ -113,10 +113,11 @@ def _product_places(n: int, d: int) -> np.ndarray:
     for i in range(d + 1):
         row = []
         for j in range(d + 1):
-            left, right = packed_indices(n, i), packed_indices(n, j)
-            pairs = np.empty((len(left), len(right), i + j), dtype=np.int16)
-            pairs[:, :, :i], pairs[:, :, i:] = left[:, None], right[None]
-            row.append(starts[i + j] + places(np.sort(pairs, axis=2), n))
+            right = packed_indices(n, j)
+            place = np.repeat(np.arange(packed_size(n, i))[:, None], len(right), axis=1)
+            for s in range(j):  # one index of the right monomial after the other
+                place = extended(n, i + s)[place, right[:, s]]
+            row.append(starts[i + j] + place)
         blocks.append(row)
     return np.block(blocks)
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg.blas import dtrmm
 
 from momentmix.atoms import Atoms
 from momentmix.bell import bell_derivatives, bell_polynomials
@@ -64,7 +65,7 @@ class PackedObjective:
             residual, jacobian = self.roots * residual, self.roots[:, None] * jacobian
             back = self.roots * residual
         else:
-            residual, jacobian = self.factor @ residual, self.factor @ jacobian
+            residual, jacobian = self.factor @ residual, _times(self.factor, jacobian)
             back = self.factor.T @ residual
         slope = None
         if p.covariances.floor is not None:
@@ -83,6 +84,13 @@ class PackedObjective:
         if slope is not None:
             H = H + self.parametrisation.curvature(x, slope)
         return DirectEquations(H)
+
+
+def _times(factor: Any, J: np.ndarray) -> np.ndarray:
+    """factor J, the factor being sparse or lower triangular, in half the work of a full one."""
+    if not isinstance(factor, np.ndarray):
+        return factor @ J
+    return dtrmm(1.0, factor.T, J.T, side=1, lower=0).T
 
 
 class DirectEquations:
