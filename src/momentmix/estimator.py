@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -19,26 +17,24 @@ from momentmix._parallel import thread_limit
 from momentmix._progress import Progress
 from momentmix.atoms import Atoms
 from momentmix.choices import (
-    EXPLICIT_PARAMETERS,
-    HIGHEST_ORDER,
-    OPTIMAL_MOMENTS,
-    check_order,
-    gaussian_weights,
-    is_enough,
-    is_explicit,
-    needed_order,
     parameter_count,
     sampling_weights,
     tensors_pay,
 )
-from momentmix.covariance import COVARIANCE_TYPES, precision_cholesky, raised_to_floor
+from momentmix.covariance import precision_cholesky, raised_to_floor
 from momentmix.data import AtomData, Data, TensorData
 from momentmix.em import Likelihood, Parameters, softmax
 from momentmix.frame import Frame
 from momentmix.mixture import Mixture
-from momentmix.orders import augmented_weights
-from momentmix.packed import total_size
-from momentmix.starts import INITS, around_points, normal_points
+from momentmix.settings import (
+    check_settings,
+    frame_for,
+    given_start,
+    model_for,
+    order_for,
+    second_model,
+)
+from momentmix.starts import around_points, normal_points
 from momentmix.tensors import MomentTensors
 
 #: Rows that a Dask array is taken to have, which may not know; tensors pay for that many.
@@ -197,7 +193,7 @@ class MomentMixture(DensityMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> MomentMixture:
         """Fit to the rows of X; ``sample_weight`` counts each row that many times."""
-        self._check_settings()
+        check_settings(self)
         self.__dict__.pop("moments_", None)
         if _dask.is_dask(X):
             return self._fit_dask(X, sample_weight)
@@ -218,14 +214,14 @@ class MomentMixture(DensityMixin, BaseEstimator):
         if self.polish is None:
             return self._fit_pure(self._data(X, weights), passes=1)
         data = AtomData.of_rows(X, weights)
-        frame = self._frame(data)
+        frame = frame_for(self, data)
         scaled = data.within(frame)
         # A little is added even for reg_covar=0: a component of one sample must stay finite.
         floor = max(float(self.reg_covar), 1e-12)
         likelihood = Likelihood(scaled.atoms.means, weights, self.covariance_type, floor)
         rows = scaled.atoms.means
-        model = self._model(
-            scaled, frame.unit, False, lambda order: sampling_weights(rows, weights, order)
+        model = model_for(
+            self, scaled, frame.unit, False, lambda order: sampling_weights(rows, weights, order)
         )
         with thread_limit(self.n_jobs):
             result = self._solve_likelihood(model, frame, scaled, likelihood)
@@ -243,15 +239,15 @@ class MomentMixture(DensityMixin, BaseEstimator):
         names = _dask.feature_names(X)
         if names is not None:
             self.feature_names_in_ = names
-        order = self._order(n)
+        order = order_for(self, n)
         pays = tensors_pay(CLUSTER_ROWS, kind, m, n, order)
         data: Data = _dask.DaskData(rows)
         if self.moments == "tensors" or (self.moments == "auto" and pays):
             data = TensorData(rows.tensors(order))
-        frame = self._frame(data)
+        frame = frame_for(self, data)
         scaled = data.within(frame)
         with thread_limit(self.n_jobs):
-            result = self._solve_moments(self._model(scaled, frame.unit, True), frame, scaled)
+            result = self._solve_moments(model_for(self, scaled, frame.unit, True), frame, scaled)
         result.log_likelihood = np.nan
         if self.polish == "em" and not result.interrupted:
             floor = max(float(self.reg_covar), 1e-12)
@@ -272,7 +268,7 @@ class MomentMixture(DensityMixin, BaseEstimator):
 
     def _data(self, X: np.ndarray, weights: np.ndarray | None) -> Data:
         """Rows for a pure moment fit, or the moments that one pass over them gives."""
-        order = self._order(X.shape[1])
+        order = order_for(self, X.shape[1])
         kind, m = self.covariance_type, int(self.n_components)
         pays = tensors_pay(len(X), kind, m, X.shape[1], order)
         if self.moments == "tensors" or (self.moments == "auto" and pays):
@@ -285,11 +281,11 @@ class MomentMixture(DensityMixin, BaseEstimator):
 
         There is no likelihood to polish, so this is the moment estimate itself.
         """
-        self._check_settings()
+        check_settings(self)
         self.__dict__.pop("moments_", None)
         self.n_features_in_ = int(getattr(P, "n_features", 0))
         if isinstance(P, MomentTensors):
-            self._order(P.n_features, held=P.order)
+            order_for(self, P.n_features, held=P.order)
             return self._fit_pure(TensorData(P))
         if not hasattr(P, "atoms"):
             raise TypeError(
@@ -303,18 +299,20 @@ class MomentMixture(DensityMixin, BaseEstimator):
 
         The moments so far are in ``moments_``. Parameters are solved for when they are first asked
         for (``means_``, ``predict``, …), and then equal those of ``fit`` with ``polish=None`` on
-        all batches together. ``fit`` ends the stream; so does nothing else.
+        all batches together. A Dask array or DataFrame is a batch too. ``fit`` and ``fit_moments``
+        end the stream.
         """
-        self._check_settings()
+        check_settings(self)
         stream: MomentTensors | None = self.__dict__.get("moments_")
         first = stream is None
-        X = validate_data(self, X, reset=first, dtype=[np.float64, np.float32])
-        weights = None
-        if sample_weight is not None:
-            weights = _check_sample_weight(
-                sample_weight, X, dtype=np.float64, ensure_non_negative=True
-            )
-        order = self._order(X.shape[1])
+        weights, there = sample_weight, _dask.is_dask(X)
+        if not there:
+            X = validate_data(self, X, reset=first, dtype=[np.float64, np.float32])
+            if sample_weight is not None:
+                weights = _check_sample_weight(
+                    sample_weight, X, dtype=np.float64, ensure_non_negative=True
+                )
+        order = order_for(self, X.shape[1])
         moments = MomentTensors(X.shape[1], order) if stream is None else stream
         if moments.order != order:
             raise ValueError(
@@ -322,12 +320,18 @@ class MomentMixture(DensityMixin, BaseEstimator):
                 f"{moments.order}; call partial_fit of a new estimator"
             )
         with thread_limit(self.n_jobs):
-            self.moments_ = moments.update(X, weights)
-        if "means_" in vars(self):
-            self._last_solution = self.weights_, self.means_, self.covariances_
+            batch = MomentTensors.from_samples(X, order, weights)
+        self.moments_, self.n_features_in_ = moments.merge(batch), batch.n_features
+        self._last_solution = self._previous_solution()
         for name in _SOLVED:
             self.__dict__.pop(name, None)
         return self
+
+    def _previous_solution(self) -> tuple | None:
+        """Weights, means and covariances that were solved for last, if any were."""
+        if "means_" in vars(self):
+            return self.weights_, self.means_, self.covariances_
+        return vars(self).get("_last_solution")
 
     def __getattr__(self, name: str) -> Any:
         # Only asked for what is not there: fitted attributes of a stream not solved yet.
@@ -338,9 +342,9 @@ class MomentMixture(DensityMixin, BaseEstimator):
 
     def _fit_pure(self, data: Data, passes: int = 0) -> MomentMixture:
         """The moment estimate; ``passes`` were made over the rows to get the data."""
-        frame = self._frame(data)
+        frame = frame_for(self, data)
         scaled = data.within(frame)
-        model = self._model(scaled, frame.unit, True)
+        model = model_for(self, scaled, frame.unit, True)
         with thread_limit(self.n_jobs):
             result = self._solve_moments(model, frame, scaled)
         result.log_likelihood = np.nan
@@ -349,7 +353,7 @@ class MomentMixture(DensityMixin, BaseEstimator):
         return self
 
     def _solve_moments(self, model: matching.Model, frame: Frame, data: Data) -> matching.Fit:
-        given = self._given_start(model, frame, None)
+        given = given_start(self, model, frame, None)
         if model.m == 1 and given is None:
             return matching.single_component(model.kind, data, float(self.reg_covar))
         rng = self._generator()
@@ -373,7 +377,7 @@ class MomentMixture(DensityMixin, BaseEstimator):
     def _solve_likelihood(
         self, model: matching.Model, frame: Frame, data: AtomData, whole: Likelihood
     ) -> matching.Fit:
-        given = self._given_start(model, frame, whole)
+        given = given_start(self, model, frame, whole)
         rng = self._generator()
         if model.m == 1 and given is None:
             fit = matching.single_component(model.kind, data, float(self.reg_covar))
@@ -406,7 +410,7 @@ class MomentMixture(DensityMixin, BaseEstimator):
         matchings, others, count = [matching.MomentMatching(model, data)], [], 0
         if auto:
             count = search.affordable_starts(model, len(part.X))
-            second = self._second_model(model, len(part.X))
+            second = second_model(self, model, len(part.X))
             if second is not None:
                 matchings.append(matching.MomentMatching(second, data))
             others = search.plain_starts(part, model.m, rng)
@@ -427,123 +431,6 @@ class MomentMixture(DensityMixin, BaseEstimator):
                 wide=auto,
                 callback=progress.start,
             )
-
-    def _frame(self, data: Data) -> Frame:
-        """Centred and scaled coordinates; the paper's ω speaks of the given origin instead."""
-        frame = data.frame(self.covariance_type)
-        return frame if self.omega is None else Frame.about_the_origin(self.covariance_type, frame)
-
-    def _order(self, n: int, held: int | None = None, pure: bool = True) -> int:
-        """The order to match, checked; ``held`` is the highest that the data know."""
-        kind, m = self.covariance_type, int(self.n_components)
-        if self.order == "auto":
-            order = min(needed_order(kind, m, n), HIGHEST_ORDER)
-            if held is not None and is_enough(kind, m, n, held):
-                order = min(order, held)
-        else:
-            order = int(self.order)
-        if pure or self.order != "auto":
-            check_order(kind, m, n, order)
-        if held is not None and order > held:
-            raise ValueError(
-                f"{m} {kind} components in {n} feature(s) need moments of order {order}, but these "
-                f"were kept up to order {held}; accumulate with order={order}"
-            )
-        return order
-
-    def _model(
-        self, data: Data, unit: float, pure: bool, auto_weights: Any = gaussian_weights
-    ) -> matching.Model:
-        kind, m, n = self.covariance_type, int(self.n_components), data.n
-        held = data.tensors.order if isinstance(data, TensorData) else None
-        order = self._order(n, held, pure)
-        explicit = is_explicit(kind, m, n, order)
-        if self.moments == "samples" and not isinstance(data, TensorData):
-            explicit = False
-        weighting = "orders"
-        if self.omega is not None:
-            weights = list(augmented_weights(order, float(self.omega) / unit))
-        elif isinstance(self.order_weights, str):
-            weights = list(auto_weights(order))
-            weighting = self._weighting(explicit, total_size(n, order), pure)
-        else:
-            weights = [float(w) for w in self.order_weights]
-            if len(weights) != order + 1 or min(weights) < 0 or not np.all(np.isfinite(weights)):
-                raise ValueError(
-                    f"order_weights must be 'auto' or {order + 1} numbers that are not negative, "
-                    f"one for each order 0..{order}; got {self.order_weights!r}"
-                )
-        return matching.Model(
-            kind=kind,
-            m=m,
-            n=n,
-            order=order,
-            weights=weights,
-            augmentation=self.augmentation,
-            weighting=weighting,
-            solver=self.solver,
-            floor=max(float(self.reg_covar), 1e-9),
-            max_iter=int(self.max_iter) if pure else min(int(self.max_iter), 30),
-            tol=1e-9 if pure else 3e-5,
-            explicit=explicit,
-        )
-
-    def _weighting(self, explicit: bool, count: int, pure: bool) -> str:
-        few = explicit and count <= OPTIMAL_MOMENTS
-        if self.weighting == "optimal" and not few:
-            raise ValueError(
-                f"weighting='optimal' needs the inverse of a matrix of all {count} moments; it "
-                f"serves up to {OPTIMAL_MOMENTS} of them and {EXPLICIT_PARAMETERS} parameters. "
-                "Use weighting='auto' or 'orders'"
-            )
-        if self.weighting == "orders" or not explicit:
-            return "orders"
-        # Starts for EM need not be efficient.
-        return "optimal" if few and pure else "hermite"
-
-    def _second_model(self, model: matching.Model, p: int) -> matching.Model | None:
-        """The same at the next order, where that is cheap: neither order is better everywhere."""
-        order = model.order + 1
-        if self.order != "auto" or self.omega is not None or order > HIGHEST_ORDER:
-            return None
-        if not isinstance(self.order_weights, str):
-            return None
-        weights = [*model.weights, model.weights[-1] / order]
-        second = replace(model, order=order, weights=weights)
-        alike = is_explicit(model.kind, model.m, model.n, order) == model.explicit
-        return second if alike and search.affordable_starts(second, p) > 1 else None
-
-    def _given_start(
-        self, model: Any, frame: Frame, likelihood: Likelihood | None
-    ) -> Parameters | None:
-        m, n = model.m, model.n
-        if self.warm_start:
-            own = vars(self)
-            last = own.get("_last_solution")
-            if "means_" in own:
-                last = self.weights_, self.means_, self.covariances_
-            if last is not None and last[1].shape == (m, n):
-                return frame.forward(Parameters(*last))
-        names = ("weights_init", "means_init", "covariances_init")
-        if all(getattr(self, name) is None for name in names):
-            return None
-        weights = np.full(m, 1 / m) if self.weights_init is None else self.weights_init
-        if self.means_init is None:
-            raise ValueError("weights_init or covariances_init need means_init as well")
-        means = np.asarray(self.means_init, dtype=np.float64)
-        if means.shape != (m, n):
-            raise ValueError(f"means_init must have shape {(m, n)}, got {means.shape}")
-        covariances = self.covariances_init
-        if covariances is None:
-            points = frame.apply(means)
-            scaled = around_points(self.covariance_type, points)
-            if likelihood is not None:
-                scaled = search.nearest_start(likelihood, points)
-                if self.weights_init is None and scaled.weights.min() > 0:
-                    weights = scaled.weights
-            covariances = frame.back(scaled).covariances
-        mixture = Mixture(weights, means, covariances, self.covariance_type)
-        return frame.forward(Parameters(mixture.weights, mixture.means, mixture.covariances))
 
     def _set(self, result: matching.Fit, frame: Frame) -> None:
         weights, means, covariances = frame.back(result.parameters)
@@ -582,36 +469,6 @@ class MomentMixture(DensityMixin, BaseEstimator):
     def _generator(self) -> np.random.Generator:
         seeds = check_random_state(self.random_state).randint(2**31, size=4)
         return np.random.default_rng(seeds)
-
-    def _check_settings(self) -> None:
-        def one_of(name: str, allowed: tuple) -> None:
-            if getattr(self, name) not in allowed:
-                raise ValueError(f"{name} must be one of {allowed}, got {getattr(self, name)!r}")
-
-        def number(name: str, kind: Any, least: float, words: tuple = ()) -> None:
-            value = getattr(self, name)
-            if isinstance(value, str) and value in words:
-                return
-            if isinstance(value, bool) or not isinstance(value, kind) or not value >= least:
-                what = "a whole number" if kind is Integral else "a number"
-                extra = "".join(f", or {word!r}" for word in words)
-                raise ValueError(f"{name} must be {what} of at least {least}{extra}, got {value!r}")
-
-        number("n_components", Integral, 1)
-        one_of("covariance_type", COVARIANCE_TYPES)
-        number("order", Integral, 2, ("auto",))
-        number("n_init", Integral, 1, ("auto",))
-        number("reg_covar", Real, 0)
-        number("max_iter", Integral, 1)
-        number("tol", Real, 0)
-        one_of("weighting", ("auto", "orders", "optimal"))
-        one_of("moments", ("auto", "tensors", "samples"))
-        one_of("augmentation", ("implicit", "post-processing"))
-        one_of("solver", ("auto", "gauss-newton", "lbfgs"))
-        one_of("init", ("auto", *INITS))
-        one_of("polish", ("em", None))
-        if isinstance(self.order_weights, str) and self.order_weights != "auto":
-            raise ValueError(f"order_weights must be 'auto' or numbers, got {self.order_weights!r}")
 
     def _rows(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
