@@ -121,6 +121,14 @@ def test_many_features_are_read_at_every_step(client):
     )
 
 
+def test_batches_may_be_on_the_cluster(client):
+    X = sample()
+    stream = MomentMixture(3, random_state=0)
+    stream.partial_fit(da.from_array(X[:4000], chunks=(1000, 4))).partial_fit(X[4000:])
+    assert stream.moments_.count == 6000
+    assert_same(stream, MomentMixture(3, polish=None, random_state=0).fit(X))
+
+
 def test_predictions_stay_on_the_cluster(client):
     X = sample()
     array = da.from_array(X, chunks=(1000, 4))

@@ -162,8 +162,9 @@ class MomentMatching:
 
 #: Work of a Gauss–Newton step (moments × parameters²) from which starts are not wasted.
 COSTLY_STEP = 3e6
-#: Starts that must end at the lowest cost found before no more are tried.
-AGREEING = 2
+#: Starts that must end at the lowest cost found before no more are tried: of costly ones, and of
+#: cheap ones, of which it must be the most as well.
+AGREEING, AGREEING_CHEAP = 2, 8
 
 
 def match_moments(
@@ -208,7 +209,7 @@ def _explore(
     work = total_size(model.n, model.order) * parameter_count(model.kind, model.m, model.n) ** 2
     costly = work > COSTLY_STEP
     workers = worker_count(np) if costly else 1
-    step = workers if costly else len(starts)
+    step = workers if costly else 4
     for i in range(0, len(starts), step):
 
         def solve(start: Parameters) -> tuple[Parameters, Solution]:
@@ -219,7 +220,8 @@ def _explore(
             if pair[1].interrupted or pair[1].value < 1e-22:
                 return
         values = np.array([solution.value for _, solution in found])
-        if costly and np.sum(values <= 1.001 * values.min()) >= AGREEING:
+        agree = int(np.sum(values <= 1.001 * values.min()))
+        if agree >= (AGREEING if costly else max(AGREEING_CHEAP, len(found) / 2)):
             return
 
 
