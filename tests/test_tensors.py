@@ -157,6 +157,26 @@ def test_data_far_from_the_origin(dtype, rng):
         assert np.max(np.abs(got - want)) < 1e-8 * np.max(np.abs(want))
 
 
+@pytest.mark.parametrize("missing", ["error", "pairwise"])
+@pytest.mark.parametrize("first", [[0], [4999], [0, 1, 2]])
+def test_a_first_batch_far_from_the_rest(first, missing, rng):
+    """One row at the origin, and all others at 1e6 ± 1: no digits are lost by coming second."""
+    X = rng.normal(size=(5000, 2)) + 1e6
+    lonely = np.zeros((1, 2))
+    T = MomentTensors(2, 4, missing=missing).update(lonely)
+    other = MomentTensors.from_samples(X, 4, missing=missing)
+    rows = np.concatenate([lonely, X])
+    centred = (rows - rows.mean(axis=0)).astype(np.longdouble)
+    want = np.array(
+        [[np.mean(centred[:, a] ** 2 * centred[:, b] ** 2) for b in (0, 1)] for a in (0, 1)]
+    )
+    batches = T.copy().update(X[first]).update(np.delete(X, first, axis=0))
+    for both in (T + other, other + T, batches):
+        got = both.tensor(4, central=True)
+        got = [[got[a, a, b, b] for b in (0, 1)] for a in (0, 1)]
+        np.testing.assert_allclose(got, want, rtol=1e-11)
+
+
 def test_float32_accumulates_in_float64(rng, backend):
     X = rng.normal(size=(100_000, 2)).astype("float32")
     T = MomentTensors.from_samples(backend.array(X, "float32"), 4)

@@ -80,6 +80,13 @@ def extended(n: int, k: int) -> np.ndarray:
     return result
 
 
+@lru_cache(maxsize=32)
+def square_places(n: int) -> np.ndarray:
+    """Places of the entries x_a² among orders 0..d ≥ 2; (n,)."""
+    features = np.arange(n)
+    return order_slice(n, 2).start + places(np.column_stack([features, features]), n)
+
+
 def plus_gaussian(
     S: np.ndarray, n: int, shift: np.ndarray | None = None, covariance: np.ndarray | None = None
 ) -> np.ndarray:

@@ -39,6 +39,7 @@ from momentmix.packed import (
     multiplicities,
     order_slice,
     plus_gaussian,
+    square_places,
     total_size,
 )
 from momentmix.polynomial import Polynomial
@@ -182,7 +183,7 @@ class MomentTensors:
         if self.missing == "pairwise":
             present = xp.astype(~xp.isnan(X), X.dtype)
             X = xp.where(xp.isnan(X), xp.zeros_like(X), X)
-        centre = _pilot_mean(X, present)
+        centre = self._centre_for(_pilot_mean(X, present))
         atoms = Atoms(given, X, noise, xp)
         if present is not None:
             atoms, about = _with_presence(atoms, present, centre), np.zeros(2 * n)
@@ -218,24 +219,51 @@ class MomentTensors:
         return new  # the arrays are replaced, never written into
 
     def _add(self, count: int, centre: np.ndarray, sums: np.ndarray) -> None:
-        if self.count == 0:
-            total = sums
-        else:
-            total = self._sums + self._shifted(sums, centre, self._centre)
-            centre = self._centre
-        if self.missing == "error" and total[0] > 0:
-            # Keep the centre within half a deviation of the mean; further out digits are lost.
-            n = self.n_features
-            mean = total[1 : n + 1] / total[0]
-            squares = total[order_slice(n, 2)] if self.order > 1 else np.zeros(0)
-            diagonal = np.flatnonzero(np.ptp(packed_indices(n, 2), axis=1) == 0)
-            spread = squares[diagonal] / total[0] - mean**2 if len(squares) else np.zeros(n)
-            if np.any(mean**2 > 0.25 * np.maximum(spread, 0)):
-                total = self._shifted(total, centre, centre + mean)
-                centre = centre + mean
+        """Take in sums about a centre. The common centre stays within half a deviation of the mean.
+
+        Where it has to move, both sides go to the new mean straight from where they are: by way of
+        a centre far from the heavier side its digits would be lost.
+        """
+        target, total = centre, sums
+        if self.count:
+            target = self._common_centre(centre, sums)
+            total = self._shifted(self._sums, self._centre, target)
+            total = total + self._shifted(sums, centre, target)
         # Assigned together at the end, so that an error or Ctrl-C before leaves the old state.
-        self.count, self._centre, self._sums = self.count + count, centre, total
+        self.count, self._centre, self._sums = self.count + count, target, total
         self._derived = {}
+
+    def _centre_for(self, middle: np.ndarray) -> np.ndarray:
+        """The centre for a batch around ``middle``: that of all, which saves a shift, if near."""
+        if self.count == 0:
+            return middle
+        weight, _, variance = self._location(self._centre, self._sums)
+        near = (middle - self._centre) ** 2 < variance
+        return self._centre if np.all(near & (weight > 0)) else middle
+
+    def _common_centre(self, centre: np.ndarray, sums: np.ndarray) -> np.ndarray:
+        """The centre there is, or the mean of both sides where that lies too far from it."""
+        weights, means, squares = zip(
+            self._location(self._centre, self._sums), self._location(centre, sums), strict=True
+        )
+        total = np.maximum(weights[0] + weights[1], 1e-300)
+        mean = (weights[0] * means[0] + weights[1] * means[1]) / total
+        spread = sum(
+            w * (s + (m - mean) ** 2) for w, m, s in zip(weights, means, squares, strict=True)
+        )
+        far = (mean - self._centre) ** 2 > 0.25 * np.maximum(spread / total, 0)
+        return mean if np.any(far & (total > 1e-300)) else self._centre
+
+    def _location(self, centre: np.ndarray, sums: np.ndarray) -> tuple:
+        """Weight, mean and variance of each feature; (n,) each."""
+        n = self.n_features
+        weight, width = np.full(n, sums[0]), n
+        if self.missing == "pairwise":
+            weight, width = sums[n + 1 : 2 * n + 1], 2 * n
+        safe = np.where(weight > 0, weight, 1)
+        shift = sums[1 : n + 1] / safe
+        square = np.zeros(n) if self.order < 2 else sums[square_places(width)[:n]] / safe
+        return weight, centre + shift, np.maximum(square - shift**2, 0)
 
     def _shifted(self, sums: np.ndarray, old: np.ndarray, new: np.ndarray) -> np.ndarray:
         """Sums about the centre ``old`` as sums about ``new``, exactly."""
