@@ -102,6 +102,11 @@ def test_fit_ends_a_stream():
     model = MomentMixture(3, random_state=0).partial_fit(X).fit(X[:500])
     assert not hasattr(model, "moments_")
     model.partial_fit(X[:100])
+    for bad in ([[np.nan, 0, 0]], [["x", "y", "z"]]):
+        with pytest.raises(ValueError, match=r"NaN|could not convert"):
+            model.fit(bad)
+    with pytest.raises(TypeError):
+        model.fit_moments(X)
     assert model.moments_.count == 100
 
 

@@ -194,7 +194,6 @@ class MomentMixture(DensityMixin, BaseEstimator):
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> MomentMixture:
         """Fit to the rows of X; ``sample_weight`` counts each row that many times."""
         check_settings(self)
-        self.__dict__.pop("moments_", None)
         if _dask.is_dask(X):
             return self._fit_dask(X, sample_weight)
         X = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
@@ -211,6 +210,7 @@ class MomentMixture(DensityMixin, BaseEstimator):
                 f"Expected n_samples >= n_components but got n_components = {self.n_components}, "
                 f"n_samples = {len(X)}"
             )
+        self._end_stream()
         if self.polish is None:
             return self._fit_pure(self._data(X, weights), passes=1)
         data = AtomData.of_rows(X, weights)
@@ -233,6 +233,7 @@ class MomentMixture(DensityMixin, BaseEstimator):
     def _fit_dask(self, X: Any, sample_weight: Any) -> MomentMixture:
         """The moment estimate, and EM from there on the workers: no rows leave them."""
         rows = _dask.DaskRows(X, sample_weight)
+        self._end_stream()
         kind, m, n = self.covariance_type, int(self.n_components), rows.n
         self.n_features_in_ = n
         self.__dict__.pop("feature_names_in_", None)
@@ -282,16 +283,18 @@ class MomentMixture(DensityMixin, BaseEstimator):
         There is no likelihood to polish, so this is the moment estimate itself.
         """
         check_settings(self)
-        self.__dict__.pop("moments_", None)
-        self.n_features_in_ = int(getattr(P, "n_features", 0))
         if isinstance(P, MomentTensors):
             order_for(self, P.n_features, held=P.order)
+            self._end_stream()
+            self.n_features_in_ = P.n_features
             return self._fit_pure(TensorData(P))
         if not hasattr(P, "atoms"):
             raise TypeError(
                 f"P must be a Mixture, Samples or MomentTensors, got {type(P).__name__}; use "
                 "fit(X) for rows"
             )
+        self._end_stream()
+        self.n_features_in_ = int(P.n_features)
         return self._fit_pure(AtomData(_numpy_atoms(P.atoms)))
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> MomentMixture:
@@ -326,6 +329,9 @@ class MomentMixture(DensityMixin, BaseEstimator):
         for name in _SOLVED:
             self.__dict__.pop(name, None)
         return self
+
+    def _end_stream(self) -> None:
+        self.__dict__.pop("moments_", None)
 
     def _previous_solution(self) -> tuple | None:
         """Weights, means and covariances that were solved for last, if any were."""
