@@ -149,6 +149,26 @@ def test_predictions_stay_on_the_cluster(client):
         fit.predict(array[:, :2])
 
 
+def test_empty_blocks_and_columns_of_other_kinds(client):
+    frame = pd.DataFrame({"a": np.arange(90), "b": np.arange(90) % 2 == 0})
+    table = dd.from_pandas(frame, npartitions=3)
+    table = table.map_partitions(lambda part: part[part.index > 40])
+    fit = MomentMixture(1).fit(table)
+    assert fit.means_[0] == pytest.approx([65, frame["b"][41:].mean()])
+    assert fit.predict(table).compute().shape == (49,)
+    assert fit.predict_proba(table).compute().shape == (49, 1)
+    with pytest.raises(ValueError, match="the columns are b, a, but were a, b in fit"):
+        fit.score(table[["b", "a"]])
+
+
+def test_polish_recovers_from_a_flat_moment_estimate(client, rng):
+    """Few rows: a covariance of the moment estimate ends at the floor, the polish does not."""
+    X = np.vstack([rng.normal(size=(300, 2)), rng.normal(size=(300, 2)) + 4])
+    here = MomentMixture(2, random_state=0).fit(X)
+    there = MomentMixture(2, random_state=0).fit(da.from_array(X, chunks=(200, 2)))
+    assert there.lower_bound_ > here.lower_bound_ - 1e-3
+
+
 def test_rows_do_not_travel(client):
     """What comes back from the workers is a small part of the data."""
     array = da.random.default_rng(0).normal(size=(400_000, 4), chunks=(20_000, 4))

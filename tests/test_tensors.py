@@ -184,6 +184,21 @@ def test_float32_accumulates_in_float64(rng, backend):
     np.testing.assert_allclose(T.tensor(4), want, rtol=1e-11, atol=1e-12)
 
 
+def test_float32_with_gaps_is_exact_too(rng):
+    X = (1e6 + rng.normal(size=(5000, 2))).astype("float32")
+    T = MomentTensors.from_samples(X, 2, missing="pairwise")
+    np.testing.assert_allclose(T.mean, X.astype(float).mean(axis=0), rtol=1e-13)
+
+
+def test_rows_of_weight_zero_do_not_matter(rng):
+    X, w = rng.normal(size=(1000, 2)), np.ones(1000)
+    far = X.copy()
+    far[0], w[0] = 1e9, 0
+    got = MomentTensors.from_samples(far, 4, w).tensor(4, central=True)
+    want = MomentTensors.from_samples(X[1:], 4).tensor(4, central=True)
+    np.testing.assert_allclose(got, want, rtol=1e-10, atol=1e-10)
+
+
 def test_float32_sees_the_mixture_in_its_own_precision(rng, backend):
     T = MomentTensors.from_samples(rng.normal(size=(50, 2)), 3)
     means = backend.array(rng.normal(size=(2, 2)), "float32")

@@ -138,7 +138,7 @@ def as_dask_array(X: Any) -> Any:
             raise ValueError(
                 f"columns {', '.join(words)} do not hold numbers; drop or encode them first"
             )
-        X = X.to_dask_array()
+        X = X.to_dask_array().astype(np.float64)
     if X.ndim != 2:
         raise ValueError(f"X must have two dimensions, got shape {X.shape}")
     return X.rechunk({1: -1}) if len(X.chunks[1]) > 1 else X
@@ -171,6 +171,8 @@ def score_and_count(X: Any, mixture: Mixture) -> tuple[float, int]:
 
 
 def _apply(X: np.ndarray, function: Callable, mixture: Mixture) -> np.ndarray:
+    if len(X) == 0:  # of the right shape and dtype, from one row that is dropped again
+        return function(mixture, np.zeros((1, X.shape[1])))[:0]
     return function(mixture, X)
 
 
@@ -274,8 +276,8 @@ def _weights_like(weights: Any, X: Any) -> Any:
         weights = np.asarray(weights, dtype=np.float64)
         if any(np.isnan(length) for length in X.chunks[0]):
             raise ValueError(
-                "weights in memory need a Dask array of known block lengths; call "
-                "X.compute_chunk_sizes(), or give the weights as a Dask array or Series"
+                "weights in memory need a Dask array of known block lengths; give "
+                "X.to_dask_array(lengths=True), or the weights as a Dask array or Series"
             )
         weights = da.from_array(weights, chunks=(X.chunks[0],))
     if weights.ndim != 1 or weights.numblocks[0] != X.numblocks[0]:

@@ -17,11 +17,24 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from momentmix._files import written_whole
-from momentmix.tables import BEGINNING, Place, Table, TableError, open_table
+from momentmix.tables import BEGINNING, Piece, Place, Table, TableError, open_table
 from momentmix.tensors import MomentTensors
 
 #: Seconds between checkpoints.
 CHECKPOINT_SECONDS = 2.0
+
+
+#: What reading a damaged .npz or its note can raise.
+_UNREADABLE = (
+    ValueError,
+    KeyError,
+    TypeError,
+    OSError,
+    EOFError,
+    RuntimeError,
+    MemoryError,
+    zipfile.BadZipFile,
+)
 
 
 class Progress(NamedTuple):
@@ -63,16 +76,13 @@ class Pass:
         missing: str = "error",
     ) -> None:
         self.tables = [open_table(path, columns) for path in paths]
+        same_columns(self.tables)
         first = self.tables[0]
-        for table in self.tables[1:]:
-            if (table.width, table.columns) != (first.width, first.columns):
-                raise TableError(
-                    f"{table.path} has columns {_shown(table)}, but {first.path} has "
-                    f"{_shown(first)}; choose common ones with --columns"
-                )
         self.output, self.checkpoint = Path(output), checkpoint_path(output)
         empty = MomentTensors(first.width, order, missing=missing, feature_names=first.columns)
         self.progress = Progress(empty, 0, BEGINNING)
+        self._begun: Progress | None = None
+        self._changed = [table.path.stat().st_mtime_ns for table in self.tables]
         self.resumed = self.checkpoint.exists()
         if self.resumed:
             self._resume()
@@ -89,9 +99,10 @@ class Pass:
             for i in range(self.progress.file, len(self.tables)):
                 table = self.tables[i]
                 place = self.progress.place if i == self.progress.file else BEGINNING
+                if place == BEGINNING:
+                    self._begun = Progress(self.moments, i, BEGINNING)
                 for piece in table.pieces(place):
-                    table.refuse_gaps(piece, self.moments.missing == "pairwise")
-                    moments = self.moments.copy().update(piece.rows)
+                    moments = self._with(piece, table)
                     # One assignment, so that Ctrl-C finds rows and place in step.
                     self.progress = Progress(moments, i, piece.next)
                     done = sizes[:i].sum() + piece.share * sizes[i]
@@ -99,7 +110,11 @@ class Pass:
                     if time.monotonic() - saved > CHECKPOINT_SECONDS:
                         self._save()
                         saved = time.monotonic()
-        except BaseException:  # bad input and Ctrl-C alike lose nothing
+        except TableError:
+            # The file has to change, and then its rows are other rows: keep the files before it.
+            self._keep_whole_files()
+            raise
+        except BaseException:  # Ctrl-C loses nothing
             self._save()
             raise
         if self.moments.count == 0:
@@ -108,10 +123,24 @@ class Pass:
         self.checkpoint.unlink(missing_ok=True)
         return self.moments
 
+    def _with(self, piece: Piece, table: Table) -> MomentTensors:
+        table.refuse_gaps(piece, self.moments.missing == "pairwise")
+        try:
+            return self.moments.copy().update(piece.rows)
+        except ValueError as error:
+            rows = f"rows {piece.first.rows} to {piece.next.rows - 1}"
+            raise TableError(f"{table.path}, {rows}: {error}") from error
+
+    def _keep_whole_files(self) -> None:
+        if self._begun is None or self._begun.moments.count == 0:
+            self.checkpoint.unlink(missing_ok=True)
+        else:
+            self.progress = self._begun
+            self._save()
+
     def _settings(self) -> dict[str, Any]:
         return {
-            "files": [[str(t.path.resolve()), t.size] for t in self.tables],
-            "changed": [t.path.stat().st_mtime_ns for t in self.tables],
+            "files": [str(t.path.resolve()) for t in self.tables],
             "columns": self.tables[0].columns,
             "order": self.moments.order,
             "missing": self.moments.missing,
@@ -119,7 +148,9 @@ class Pass:
 
     def _save(self) -> None:
         moments, file, place = self.progress
-        note = json.dumps({**self._settings(), "file": file, "place": list(place)})
+        states = [[t.size, changed] for t, changed in zip(self.tables, self._changed, strict=True)]
+        where = {"file": file, "place": list(place), "states": states}
+        note = json.dumps({**self._settings(), **where})
         with written_whole(self.checkpoint) as target:
             np.savez(target, allow_pickle=False, note=np.array(note), **moments.state())
 
@@ -131,18 +162,36 @@ class Pass:
             note = json.loads(str(state.pop("note")))
             moments = MomentTensors.from_state(state)
             place, at = Place(*note["place"]), int(note["file"])
-        except (ValueError, KeyError, TypeError, OSError, EOFError, zipfile.BadZipFile) as error:
+            states = list(note["states"])
+        except _UNREADABLE as error:
             raise CheckpointError(
                 f"the checkpoint {self.checkpoint} is damaged ({error}); {again}"
             ) from error
         for name, value in self._settings().items():
             if note.get(name) != value:
-                what = "a file" if name == "changed" else f"its {name}"
                 raise CheckpointError(
-                    f"the checkpoint {self.checkpoint} is of another run: {what} differ(s) from "
-                    f"what was asked for now; {again}"
+                    f"the checkpoint {self.checkpoint} is of another run: its {name} differ(s) "
+                    f"from what was asked for now; {again}"
+                )
+        read = at + (place != BEGINNING)  # files of which rows have been counted
+        for table, changed, state in zip(self.tables[:read], self._changed, states, strict=False):
+            if [table.size, changed] != state:
+                raise CheckpointError(
+                    f"{table.path} has changed since its rows were counted in the checkpoint "
+                    f"{self.checkpoint}; {again}"
                 )
         self.progress = Progress(moments, at, place)
+
+
+def same_columns(tables: list[Table]) -> None:
+    """Refuse tables whose columns differ, in name or order."""
+    first = tables[0]
+    for table in tables[1:]:
+        if (table.width, table.columns) != (first.width, first.columns):
+            raise TableError(
+                f"{table.path} has columns {_shown(table)}, but {first.path} has "
+                f"{_shown(first)}; choose common ones with --columns"
+            )
 
 
 def _shown(table: Table) -> str:

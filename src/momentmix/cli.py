@@ -18,7 +18,7 @@ from rich.progress import (
 )
 from rich.table import Table as RichTable
 
-from momentmix.accumulate import Pass
+from momentmix.accumulate import Pass, same_columns
 from momentmix.covariance import COVARIANCE_TYPES
 from momentmix.estimator import MomentMixture
 from momentmix.tables import open_table
@@ -53,7 +53,7 @@ def moments(
 ) -> None:
     """Read files once and keep their moments.
 
-    Stopped at any time, even by kill -9, the same command goes on where it was.
+    Stopped at any time, by Ctrl-C or even kill -9, the same command goes on where it was.
 
     Example: momentmix moments part-*.parquet --order 4 -o moments.npz
     """
@@ -104,6 +104,7 @@ def fit(
             names: Any = held.feature_names
         else:
             tables = [open_table(path, _split(columns)) for path in files]
+            same_columns(tables)
             names = tables[0].columns
             pieces = []
             for table in tables:
@@ -167,7 +168,7 @@ class _Errors:
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         if isinstance(error, KeyboardInterrupt):
-            _fail("interrupted; the same command goes on from here", 130)
+            _fail("interrupted", 130)
         known = (ValueError, TypeError, OSError, MemoryError, zipfile.BadZipFile)
         if error is None or self.debug or not isinstance(error, known):
             return

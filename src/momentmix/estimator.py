@@ -235,11 +235,7 @@ class MomentMixture(DensityMixin, BaseEstimator):
         rows = _dask.DaskRows(X, sample_weight)
         self._end_stream()
         kind, m, n = self.covariance_type, int(self.n_components), rows.n
-        self.n_features_in_ = n
-        self.__dict__.pop("feature_names_in_", None)
-        names = _dask.feature_names(X)
-        if names is not None:
-            self.feature_names_in_ = names
+        self._note_features(X)
         order = order_for(self, n)
         pays = tensors_pay(CLUSTER_ROWS, kind, m, n, order)
         data: Data = _dask.DaskData(rows)
@@ -255,7 +251,7 @@ class MomentMixture(DensityMixin, BaseEstimator):
             em = _dask.DaskLikelihood(rows, frame, kind, floor)
             with Progress(self.verbose, int(self.max_iter), "EM steps") as progress:
                 polished = em.fit(
-                    result.parameters,
+                    matching.widened(kind, result.parameters),
                     tol=float(self.tol),
                     max_iter=int(self.max_iter),
                     callback=progress.step,
@@ -266,6 +262,28 @@ class MomentMixture(DensityMixin, BaseEstimator):
         result.n_passes = rows.n_passes
         self._set(result, frame)
         return self
+
+    def _note_features(self, X: Any) -> None:
+        """As scikit-learn does for tables in memory."""
+        self.n_features_in_ = int(X.shape[1])
+        self.__dict__.pop("feature_names_in_", None)
+        names = _dask.feature_names(X)
+        if names is not None:
+            self.feature_names_in_ = names
+
+    def _check_features(self, X: Any, first: bool = False) -> None:
+        if first:
+            return
+        if X.shape[1] != self.n_features_in_:
+            raise ValueError(
+                f"X has {X.shape[1]} features, but MomentMixture is expecting "
+                f"{self.n_features_in_} features as input"
+            )
+        names, known = _dask.feature_names(X), getattr(self, "feature_names_in_", None)
+        if names is not None and known is not None and list(names) != list(known):
+            raise ValueError(
+                f"the columns are {', '.join(names)}, but were {', '.join(known)} in fit"
+            )
 
     def _data(self, X: np.ndarray, weights: np.ndarray | None) -> Data:
         """Rows for a pure moment fit, or the moments that one pass over them gives."""
@@ -278,7 +296,7 @@ class MomentMixture(DensityMixin, BaseEstimator):
         return AtomData.of_rows(X, weights)
 
     def fit_moments(self, P: Any, y: Any = None) -> MomentMixture:
-        """Fit to the moments of any distribution: a Mixture, or Samples, debiased ones included.
+        """Fit to the moments of a Mixture, of Samples, debiased ones included, or MomentTensors.
 
         There is no likelihood to polish, so this is the moment estimate itself.
         """
@@ -287,6 +305,7 @@ class MomentMixture(DensityMixin, BaseEstimator):
             order_for(self, P.n_features, held=P.order)
             self._end_stream()
             self.n_features_in_ = P.n_features
+            self.__dict__.pop("feature_names_in_", None)
             return self._fit_pure(TensorData(P))
         if not hasattr(P, "atoms"):
             raise TypeError(
@@ -295,6 +314,7 @@ class MomentMixture(DensityMixin, BaseEstimator):
             )
         self._end_stream()
         self.n_features_in_ = int(P.n_features)
+        self.__dict__.pop("feature_names_in_", None)
         return self._fit_pure(AtomData(_numpy_atoms(P.atoms)))
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> MomentMixture:
@@ -302,14 +322,17 @@ class MomentMixture(DensityMixin, BaseEstimator):
 
         The moments so far are in ``moments_``. Parameters are solved for when they are first asked
         for (``means_``, ``predict``, …), and then equal those of ``fit`` with ``polish=None`` on
-        all batches together. A Dask array or DataFrame is a batch too. ``fit`` and ``fit_moments``
+        all batches together, to rounding where the solver gets there (1e-8 of parameters that the
+        data determine). A Dask array or DataFrame is a batch too. ``fit`` and ``fit_moments``
         end the stream.
         """
         check_settings(self)
         stream: MomentTensors | None = self.__dict__.get("moments_")
         first = stream is None
         weights, there = sample_weight, _dask.is_dask(X)
-        if not there:
+        if there:
+            self._check_features(X, first)
+        else:
             X = validate_data(self, X, reset=first, dtype=[np.float64, np.float32])
             if sample_weight is not None:
                 weights = _check_sample_weight(
@@ -323,11 +346,13 @@ class MomentMixture(DensityMixin, BaseEstimator):
                 f"{moments.order}; call partial_fit of a new estimator"
             )
         with thread_limit(self.n_jobs):
-            batch = MomentTensors.from_samples(X, order, weights)
-        self.moments_, self.n_features_in_ = moments.merge(batch), batch.n_features
+            moments = moments + MomentTensors.from_samples(X, order, weights)
+        if there:
+            self._note_features(X)
         self._last_solution = self._previous_solution()
         for name in _SOLVED:
             self.__dict__.pop(name, None)
+        self.moments_ = moments  # a new object, after the old parameters are gone
         return self
 
     def _end_stream(self) -> None:
@@ -492,6 +517,7 @@ class MomentMixture(DensityMixin, BaseEstimator):
     def _total_score(self, X: Any) -> tuple[float, int]:
         if _dask.is_dask(X):
             check_is_fitted(self)
+            self._check_features(X)
             return _dask.score_and_count(X, self.mixture_)
         return float(np.sum(self.score_samples(X))), len(X)
 
@@ -501,11 +527,7 @@ class MomentMixture(DensityMixin, BaseEstimator):
             X = self._rows(X)
             return function(self.mixture_, X)
         check_is_fitted(self)
-        if X.shape[1] != self.n_features_in_:
-            raise ValueError(
-                f"X has {X.shape[1]} features, but MomentMixture is expecting "
-                f"{self.n_features_in_} features as input"
-            )
+        self._check_features(X)
         return _dask.map_rows(X, function, self.mixture_, width, dtype)
 
     def predict(self, X: Any) -> np.ndarray:
@@ -514,7 +536,7 @@ class MomentMixture(DensityMixin, BaseEstimator):
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Posterior probability of each component for each row."""
-        return self._by_row(X, _posterior, width=int(self.n_components))
+        return self._by_row(X, _posterior, width=len(self.weights_))
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> np.ndarray:
         return self.fit(X, y, sample_weight).predict(X)

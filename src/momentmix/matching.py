@@ -259,6 +259,14 @@ def _refine(matching: MomentMatching, fit: Fit) -> None:
             _adopt(fit, parameters, solution)
 
 
+def widened(kind: str, parameters: Parameters) -> Parameters:
+    """Fit for EM to go on from: no covariance so flat that its component would catch no sample."""
+    if smallest_variance(kind, parameters.covariances) >= 0.01:
+        return parameters
+    raised = raised_to_floor(kind, parameters.covariances, 0.1)
+    return parameters._replace(covariances=raised)
+
+
 def single_component(kind: str, data: Data, floor: float) -> Fit:
     """One component: the mean and the covariance, which every method agrees on."""
     n = data.n

@@ -145,9 +145,17 @@ class CsvTable(Table):
             raise TableError(f"{self.path}: the first line is not text: {error}") from error
         self._cells = len(cells)
         self._body = BEGINNING
-        if all(_is_number(cell) for cell in cells):
-            return None
         names = [cell.strip() for cell in cells]
+        numbers = [name for name in names if _is_number(name)]
+        if numbers:
+            # A line of data: with gaps perhaps, but a word in it is a mistake and no name.
+            words = [name for name in names if not _is_number(name) and name.lower() not in GAPS]
+            if words:
+                raise TableError(
+                    f"{self.path}, row 0 (line 1): {words[0]!r} stands among numbers; the first "
+                    "line must be all names, or all numbers and gaps"
+                )
+            return None
         if len(set(names)) < len(names):
             raise TableError(f"{self.path}: two columns have the same name in the first line")
         self._body = Place(0, len(line), 1)
@@ -169,7 +177,7 @@ class CsvTable(Table):
                 block = rest + read
                 if not block:
                     return
-                cut = len(block) if not read else block.rfind(b"\n") + 1
+                cut = len(block) if not read else _end_of_last_line(block)
                 block, rest = block[:cut], block[cut:]
                 if not block:
                     if len(rest) > 64 << 20:
@@ -192,8 +200,11 @@ class CsvTable(Table):
             table = arrow_csv.read_csv(
                 pa.BufferReader(block),
                 read_options=arrow_csv.ReadOptions(column_names=names, block_size=len(block) + 1),
+                parse_options=arrow_csv.ParseOptions(newlines_in_values=True),
                 convert_options=arrow_csv.ConvertOptions(
-                    include_columns=wanted, column_types={name: pa.float64() for name in wanted}
+                    include_columns=wanted,
+                    column_types={name: pa.float64() for name in wanted},
+                    null_values=_GAP_WORDS,
                 ),
             )
         except pa.ArrowInvalid as error:
@@ -215,7 +226,7 @@ class CsvTable(Table):
                 return TableError(f"{where}: {len(cells)} cells where {len(names)} belong")
             for name in wanted:
                 cell = cells[names.index(name)].strip()
-                if cell and not _is_number(cell) and cell.lower() not in _GAPS:
+                if cell and not _is_number(cell) and cell.lower() not in GAPS:
                     return TableError(f"{where}, column {name}: {cell!r} is not a number")
             row += 1
         return TableError(f"{self.path}, rows {place.rows} to {row}: {error}")
@@ -280,8 +291,8 @@ class ArrowTable(Table):
                         yield batch, done, (done + len(batch)) / total
                         done += len(batch)
                 return
-            known = getattr(source, "num_record_batches", 0)
-            batches = (source.get_batch(i) for i in range(known)) if known else source
+            known = getattr(source, "num_record_batches", None)
+            batches = source if known is None else (source.get_batch(i) for i in range(known))
             for i, batch in enumerate(batches):
                 if done + len(batch) > start:
                     yield batch, done, (i + 1) / known if known else 0.0
@@ -300,7 +311,9 @@ _KINDS: dict[str, type[Table]] = {
     ".feather": ArrowTable,
     ".ipc": ArrowTable,
 }
-_GAPS = ("na", "nan", "null", "n/a", "#n/a", "none")
+#: What stands for a missing number in text, in small letters.
+GAPS = ("", "na", "nan", "null", "n/a", "#n/a", "none")
+_GAP_WORDS = [form for gap in GAPS for form in {gap, gap.upper(), gap.title(), "NaN", "N/A"}]
 
 
 def open_table(path: str | os.PathLike[str], columns: Sequence[str] | None = None) -> Table:
@@ -322,7 +335,17 @@ def _numbers(table: Any) -> np.ndarray:
     return np.column_stack(columns)
 
 
+def _end_of_last_line(block: bytes) -> int:
+    """After the last line end that is not inside quotes; 0 if there is none."""
+    cut = block.rfind(b"\n") + 1
+    while cut and block.count(b'"', 0, cut) % 2:
+        cut = block.rfind(b"\n", 0, cut - 1) + 1
+    return cut
+
+
 def _is_number(text: str) -> bool:
+    if "_" in text:  # 1_000 is a number to Python alone
+        return False
     try:
         float(text)
     except ValueError:

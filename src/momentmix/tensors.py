@@ -181,9 +181,10 @@ class MomentTensors:
             return self
         present = None
         if self.missing == "pairwise":
+            X = xp.astype(X, xp.float64)
             present = xp.astype(~xp.isnan(X), X.dtype)
             X = xp.where(xp.isnan(X), xp.zeros_like(X), X)
-        centre = self._centre_for(_pilot_mean(X, present))
+        centre = self._centre_for(_pilot_mean(X, given, present))
         atoms = Atoms(given, X, noise, xp)
         if present is not None:
             atoms, about = _with_presence(atoms, present, centre), np.zeros(2 * n)
@@ -302,6 +303,7 @@ class MomentTensors:
         key = "about", centre.tobytes()
         if key not in self._derived:
             self._derived[key] = self._averages(centre)
+            self._derived[key].flags.writeable = False
         return self._derived[key]
 
     def _averages(self, centre: np.ndarray) -> np.ndarray:
@@ -375,7 +377,9 @@ class MomentTensors:
                 return cls.from_state(dict(file))
         except FileNotFoundError:
             raise
-        except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile, MemoryError) as error:
+        except (
+            ValueError, KeyError, OSError, EOFError, RuntimeError, zipfile.BadZipFile, MemoryError,
+        ) as error:  # fmt: skip
             raise ValueError(f"{path} does not hold moments: {error}") from error
 
     def state(self) -> dict[str, np.ndarray]:
@@ -445,14 +449,20 @@ def _checked_weights(weights: Any, X: Array) -> Array:
     return weights
 
 
-def _pilot_mean(X: Array, present: Array | None) -> np.ndarray:
-    """Mean of some rows spread over X; any point amid the data serves as a centre."""
-    p = int(X.shape[0])
-    some = index_array(np.arange(0, p, max(1, p // _PILOT_ROWS)), X)
-    rows = to_numpy(namespace(X).take(X, some, axis=0)).astype(np.float64)
+def _pilot_mean(X: Array, weights: Array | float, present: Array | None) -> np.ndarray:
+    """Mean of some rows spread over X; any point amid the rows that count serves as a centre."""
+    xp, p = namespace(X), int(X.shape[0])
+    chosen = np.arange(0, p, max(1, p // _PILOT_ROWS))
+    if not isinstance(weights, float):
+        counted = np.flatnonzero(to_numpy(weights) > 0)
+        chosen = counted[:: max(1, len(counted) // _PILOT_ROWS)]
+    if len(chosen) == 0:
+        return np.zeros(X.shape[1])
+    some = index_array(chosen, X)
+    rows = to_numpy(xp.take(X, some, axis=0)).astype(np.float64)
     counts: Any = len(rows)
     if present is not None:
-        counts = np.maximum(to_numpy(namespace(X).take(present, some, axis=0)).sum(axis=0), 1)
+        counts = np.maximum(to_numpy(xp.take(present, some, axis=0)).sum(axis=0), 1)
     with np.errstate(over="ignore", invalid="ignore"):
         mean = rows.sum(axis=0) / counts
     return np.where(np.isfinite(mean), mean, 0.0)
