@@ -536,6 +536,7 @@ class MomentMixture(DensityMixin, BaseEstimator):
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Posterior probability of each component for each row."""
+        check_is_fitted(self)
         return self._by_row(X, _posterior, width=len(self.weights_))
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> np.ndarray:
