@@ -358,7 +358,7 @@ print("interrupted" in str(caught[0].message), bool(np.isfinite(fit.score(X))))
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 @pytest.mark.parametrize(
-    ("delay", "options"), [(0.3, {}), (0.9, {}), (0.5, {"polish": None, "n_init": 3})]
+    ("delay", "options"), [(0.1, {}), (0.7, {}), (0.5, {"polish": None, "n_init": 3})]
 )
 def test_control_c(delay, options):
     """A real signal to a real process: a warning and a fit, no traceback."""

@@ -151,6 +151,22 @@ def test_files_before_a_bad_one_are_kept(tmp_path, rng):
     )
 
 
+def test_a_file_found_bad_after_a_resume_can_be_mended_too(tmp_path, rng):
+    X = rng.normal(size=(800, 3))
+    bad = X[400:].copy()
+    bad[333, 1] = np.nan
+    paths = [write(tmp_path / "a.npy", X[:400]), write(tmp_path / "b.npy", bad)]
+    assert 400 < stopped(paths, tmp_path / "m.npz", 8) < 733  # in the middle of the second file
+    with pytest.raises(TableError, match=r"b.npy, row 333"):
+        Pass(paths, 3, tmp_path / "m.npz").run()
+    write(paths[1], X[400:])
+    run = Pass(paths, 3, tmp_path / "m.npz")
+    assert run.moments.count == 400
+    np.testing.assert_allclose(
+        run.run().tensor(3), MomentTensors.from_samples(X, 3).tensor(3), rtol=1e-10
+    )
+
+
 def test_powers_that_overflow_are_named(tmp_path):
     (tmp_path / "x.csv").write_text("a,b\n1,2\n3,1e200\n")
     with pytest.raises(TableError, match=r"x.csv, rows 0 to 1: the powers of order 2 overflow"):

@@ -1,14 +1,14 @@
 """Moments of files, with checkpoints: killed at any moment, a run goes on where it was.
 
 A checkpoint holds the moments of the rows so far together with the place of the next row, in one
-file that is replaced as a whole. Whatever moment a run ends at, every row is counted once.
+file that is replaced as a whole. Whatever moment a run ends at, every row is counted once. It also
+holds the moments of the whole files before, to go back to if the file at hand has to be mended.
 """
 
 from __future__ import annotations
 
 import json
 import time
-import zipfile
 from collections.abc import Callable, Sequence
 from os import PathLike
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from momentmix._files import written_whole
+from momentmix._files import UNREADABLE, written_whole
 from momentmix.tables import BEGINNING, Piece, Place, Table, TableError, open_table
 from momentmix.tensors import MomentTensors
 
@@ -24,20 +24,7 @@ from momentmix.tensors import MomentTensors
 CHECKPOINT_SECONDS = 2.0
 
 
-#: What reading a damaged .npz or its note can raise.
-_UNREADABLE = (
-    ValueError,
-    KeyError,
-    TypeError,
-    OSError,
-    EOFError,
-    RuntimeError,
-    MemoryError,
-    zipfile.BadZipFile,
-)
-
-
-class Progress(NamedTuple):
+class Counted(NamedTuple):
     """The moments of all rows before a place in one of the files."""
 
     moments: MomentTensors
@@ -80,8 +67,7 @@ class Pass:
         first = self.tables[0]
         self.output, self.checkpoint = Path(output), checkpoint_path(output)
         empty = MomentTensors(first.width, order, missing=missing, feature_names=first.columns)
-        self.progress = Progress(empty, 0, BEGINNING)
-        self._begun: Progress | None = None
+        self.counted = self._begun = Counted(empty, 0, BEGINNING)
         self._changed = [table.path.stat().st_mtime_ns for table in self.tables]
         self.resumed = self.checkpoint.exists()
         if self.resumed:
@@ -89,22 +75,22 @@ class Pass:
 
     @property
     def moments(self) -> MomentTensors:
-        return self.progress.moments
+        return self.counted.moments
 
     def run(self, heard: Callable[[int, float], None] = lambda rows, share: None) -> MomentTensors:
         """Read on to the end, and save; ``heard`` is told the rows, and the share of the bytes."""
         sizes = np.array([table.size for table in self.tables], dtype=float)
         saved = time.monotonic()
         try:
-            for i in range(self.progress.file, len(self.tables)):
+            for i in range(self.counted.file, len(self.tables)):
                 table = self.tables[i]
-                place = self.progress.place if i == self.progress.file else BEGINNING
+                place = self.counted.place if i == self.counted.file else BEGINNING
                 if place == BEGINNING:
-                    self._begun = Progress(self.moments, i, BEGINNING)
+                    self._begun = Counted(self.moments, i, BEGINNING)
                 for piece in table.pieces(place):
                     moments = self._with(piece, table)
                     # One assignment, so that Ctrl-C finds rows and place in step.
-                    self.progress = Progress(moments, i, piece.next)
+                    self.counted = Counted(moments, i, piece.next)
                     done = sizes[:i].sum() + piece.share * sizes[i]
                     heard(moments.count, float(done / max(sizes.sum(), 1)))
                     if time.monotonic() - saved > CHECKPOINT_SECONDS:
@@ -132,10 +118,10 @@ class Pass:
             raise TableError(f"{table.path}, {rows}: {error}") from error
 
     def _keep_whole_files(self) -> None:
-        if self._begun is None or self._begun.moments.count == 0:
+        if self._begun.moments.count == 0:
             self.checkpoint.unlink(missing_ok=True)
         else:
-            self.progress = self._begun
+            self.counted = self._begun
             self._save()
 
     def _settings(self) -> dict[str, Any]:
@@ -147,12 +133,14 @@ class Pass:
         }
 
     def _save(self) -> None:
-        moments, file, place = self.progress
+        moments, file, place = self.counted
         states = [[t.size, changed] for t, changed in zip(self.tables, self._changed, strict=True)]
         where = {"file": file, "place": list(place), "states": states}
         note = json.dumps({**self._settings(), **where})
+        before = {f"before_{name}": x for name, x in self._begun.moments.state().items()}
+        arrays = {"note": np.array(note), **moments.state(), **before}
         with written_whole(self.checkpoint) as target:
-            np.savez(target, allow_pickle=False, note=np.array(note), **moments.state())
+            np.savez(target, allow_pickle=False, **arrays)
 
     def _resume(self) -> None:
         again = f"delete {self.checkpoint} to start over"
@@ -160,10 +148,11 @@ class Pass:
             with open(self.checkpoint, "rb") as raw, np.load(raw, allow_pickle=False) as file:
                 state = dict(file)
             note = json.loads(str(state.pop("note")))
-            moments = MomentTensors.from_state(state)
+            before = {k[7:]: state.pop(k) for k in list(state) if k.startswith("before_")}
+            moments, begun = MomentTensors.from_state(state), MomentTensors.from_state(before)
             place, at = Place(*note["place"]), int(note["file"])
             states = list(note["states"])
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             raise CheckpointError(
                 f"the checkpoint {self.checkpoint} is damaged ({error}); {again}"
             ) from error
@@ -180,7 +169,7 @@ class Pass:
                     f"{table.path} has changed since its rows were counted in the checkpoint "
                     f"{self.checkpoint}; {again}"
                 )
-        self.progress = Progress(moments, at, place)
+        self.counted, self._begun = Counted(moments, at, place), Counted(begun, at, BEGINNING)
 
 
 def same_columns(tables: list[Table]) -> None:

@@ -213,22 +213,36 @@ class MomentMixture(DensityMixin, BaseEstimator):
         self._end_stream()
         if self.polish is None:
             return self._fit_pure(self._data(X, weights), passes=1)
-        data = AtomData.of_rows(X, weights)
-        frame = frame_for(self, data)
-        scaled = data.within(frame)
-        # A little is added even for reg_covar=0: a component of one sample must stay finite.
-        floor = max(float(self.reg_covar), 1e-12)
-        likelihood = Likelihood(scaled.atoms.means, weights, self.covariance_type, floor)
-        rows = scaled.atoms.means
-        model = model_for(
-            self, scaled, frame.unit, False, lambda order: sampling_weights(rows, weights, order)
-        )
+        early = False
+        try:
+            parts = self._likelihood_problem(X, weights)
+        except KeyboardInterrupt:  # even a guess needs these
+            parts, early = self._likelihood_problem(X, weights), True
+        frame = parts[1]
         with thread_limit(self.n_jobs):
-            result = self._solve_likelihood(model, frame, scaled, likelihood)
+            result = self._solve_likelihood(*parts, early)
         result.log_likelihood -= frame.log_volume
         result.log_likelihoods = [v - frame.log_volume for v in result.log_likelihoods]
         self._set(result, frame)
         return self
+
+    def _likelihood_problem(
+        self, X: np.ndarray, weights: np.ndarray | None
+    ) -> tuple[matching.Model, Frame, AtomData, Likelihood]:
+        data = AtomData.of_rows(X, weights)
+        frame = frame_for(self, data)
+        scaled = data.within(frame)
+        rows = scaled.atoms.means
+        likelihood = Likelihood(rows, weights, self.covariance_type, self._floor)
+        model = model_for(
+            self, scaled, frame.unit, False, lambda order: sampling_weights(rows, weights, order)
+        )
+        return model, frame, scaled, likelihood
+
+    @property
+    def _floor(self) -> float:
+        # A little is added even for reg_covar=0: a component of one sample must stay finite.
+        return max(float(self.reg_covar), 1e-12)
 
     def _fit_dask(self, X: Any, sample_weight: Any) -> MomentMixture:
         """The moment estimate, and EM from there on the workers: no rows leave them."""
@@ -247,8 +261,7 @@ class MomentMixture(DensityMixin, BaseEstimator):
             result = self._solve_moments(model_for(self, scaled, frame.unit, True), frame, scaled)
         result.log_likelihood = np.nan
         if self.polish == "em" and not result.interrupted:
-            floor = max(float(self.reg_covar), 1e-12)
-            em = _dask.DaskLikelihood(rows, frame, kind, floor)
+            em = _dask.DaskLikelihood(rows, frame, kind, self._floor)
             with Progress(self.verbose, int(self.max_iter), "EM steps") as progress:
                 polished = em.fit(
                     matching.widened(kind, result.parameters),
@@ -406,17 +419,19 @@ class MomentMixture(DensityMixin, BaseEstimator):
             return matching.Fit(guess, np.nan, interrupted=True)
 
     def _solve_likelihood(
-        self, model: matching.Model, frame: Frame, data: AtomData, whole: Likelihood
+        self, model: matching.Model, frame: Frame, data: AtomData, whole: Likelihood, early: bool
     ) -> matching.Fit:
+        """The best likelihood; a guess if Ctrl-C came before (``early``) or early in the search."""
         given = given_start(self, model, frame, whole)
         rng = self._generator()
         if model.m == 1 and given is None:
             fit = matching.single_component(model.kind, data, float(self.reg_covar))
-            least = max(float(self.reg_covar), 1e-12)
-            safe = raised_to_floor(model.kind, fit.parameters.covariances, least)
+            safe = raised_to_floor(model.kind, fit.parameters.covariances, self._floor)
             fit.log_likelihood = whole.value(fit.parameters._replace(covariances=safe))
             return fit
         try:
+            if early:
+                raise KeyboardInterrupt
             return self._search(model, data, whole, given, rng)
         except KeyboardInterrupt:  # so early that there is nothing better than a guess
             points = normal_points(data, rng)

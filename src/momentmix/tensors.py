@@ -8,7 +8,6 @@ the origin a fourth moment of data at 10⁶ ± 1 would drown in rounding.
 from __future__ import annotations
 
 import operator
-import zipfile
 from collections.abc import Sequence
 from os import PathLike
 from typing import Any
@@ -25,7 +24,7 @@ from momentmix._array import (
     namespace,
     to_numpy,
 )
-from momentmix._files import written_whole
+from momentmix._files import UNREADABLE, written_whole
 from momentmix.atoms import Atoms
 from momentmix.bilinear import Form
 from momentmix.covariance import Zero, make_covariance
@@ -377,9 +376,7 @@ class MomentTensors:
                 return cls.from_state(dict(file))
         except FileNotFoundError:
             raise
-        except (
-            ValueError, KeyError, OSError, EOFError, RuntimeError, zipfile.BadZipFile, MemoryError,
-        ) as error:  # fmt: skip
+        except UNREADABLE as error:
             raise ValueError(f"{path} does not hold moments: {error}") from error
 
     def state(self) -> dict[str, np.ndarray]:
