@@ -15,6 +15,8 @@ from zoo import NAMES, cases
 
 TYPES = ("full", "tied", "diag", "spherical")
 FORMS = list(itertools.product(TYPES, ("implicit", "post-processing"), (None, 0.01)))
+FORMS += [("full", "free", None), ("tied", "free", 0.01)]
+FORMS += [("zero", form, None) for form in ("implicit", "post-processing", "free")]
 WEIGHTS = [0.3, 1.0, 0.5, 0.2, 0.1]
 
 
@@ -31,6 +33,7 @@ def example(kind, augmentation, floor, seed=0, m=3, n=3):
         "tied": full[0],
         "diag": rng.uniform(0.1, 1, (m, n)),
         "spherical": rng.uniform(0.1, 1, m),
+        "zero": np.empty((m, 0)),
     }[kind]
     parametrisation = Parametrisation(kind, m, n, augmentation=augmentation, order=4, floor=floor)
     parameters = rng.dirichlet(5 * np.ones(m)), rng.normal(size=(m, n)), covariances
@@ -55,15 +58,10 @@ def test_encoding_round_trip(kind, augmentation, floor):
 def test_both_forms_are_the_squared_distance(kind, augmentation, floor):
     parametrisation, parameters = example(kind, augmentation, floor)
     x, Q = parametrisation.encode(*parameters), target()
-    atoms = [
-        (w, mu, C)
-        for w, mu, C in zip(
-            parameters[0],
-            parameters[1],
-            np.broadcast_to(mm.Mixture(*parameters, kind).atoms.covariance.matrices(), (3, 3, 3)),
-            strict=True,
-        )
-    ]
+    matrices = np.zeros((1, 3, 3))
+    if kind != "zero":
+        matrices = mm.Mixture(*parameters, kind).atoms.covariance.matrices()
+    atoms = list(zip(*parameters[:2], np.broadcast_to(matrices, (3, 3, 3)), strict=True))
     points = [(1 / 50, row, np.zeros((3, 3))) for row in Q.X]
     want = sum(
         w
@@ -105,9 +103,10 @@ def test_gauss_newton_product(kind, augmentation, floor):
     np.testing.assert_allclose(got, want, atol=1e-8 * np.abs(want).max())
 
 
-@pytest.mark.parametrize("kind", TYPES)
-def test_conjugate_gradients_solve_the_damped_equations(kind):
-    parametrisation, parameters = example(kind, "implicit", None)
+@pytest.mark.parametrize("augmentation", ["implicit", "post-processing", "free"])
+@pytest.mark.parametrize("kind", ["zero", *TYPES])
+def test_conjugate_gradients_solve_the_damped_equations(kind, augmentation):
+    parametrisation, parameters = example(kind, augmentation, None)
     x, Q = parametrisation.encode(*parameters), target()
     implicit = ImplicitObjective(parametrisation, Q, WEIGHTS)
     equations = implicit.normal_equations(x)

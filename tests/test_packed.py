@@ -27,7 +27,8 @@ def test_gaussian_moments_and_their_derivatives(n, d, rng):
     means, L = rng.normal(size=(2, n)), rng.normal(size=(2, n, n))
     matrices = L @ L.swapaxes(1, 2)
     M = isserlis.gaussian_moments(means, matrices, d)
-    in_means, in_matrices = isserlis.moment_jacobian(M, n, d)
+    in_means = isserlis.mean_jacobian(M, n, d)
+    in_matrices = isserlis.covariance_jacobian(M, n, d)
     step, square = rng.normal(size=n), rng.normal(size=(n, n))
     square = square + square.T
     for j in range(2):

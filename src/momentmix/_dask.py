@@ -16,11 +16,10 @@ from momentmix._array import Array
 from momentmix.atoms import Atoms
 from momentmix.bilinear import Form, bilinear
 from momentmix.covariance import Zero, make_covariance
-from momentmix.dense import unpack
+from momentmix.data import TensorData
 from momentmix.em import EM, Density
 from momentmix.frame import Frame
 from momentmix.mixture import Mixture
-from momentmix.packed import order_slice
 from momentmix.tensors import MomentTensors
 
 #: Results of blocks that are added in one task.
@@ -105,10 +104,8 @@ class DaskData:
         parts = self.rows.total(_form, self._frame, P, list(weights), gradient)
         return Form(*(None if part is None else part / self._weight for part in parts))
 
-    def projected(self, basis: np.ndarray) -> np.ndarray:
-        r = basis.shape[1]
-        moments = self.rows.total(_projected, self._frame, basis).about(np.zeros(r))
-        return unpack(moments[order_slice(r, 3)], r, 3)
+    def compressed(self, basis: np.ndarray, order: int) -> TensorData:
+        return TensorData(self.rows.total(_compressed, self._frame, basis, order))
 
 
 class DaskLikelihood(EM):
@@ -226,10 +223,10 @@ def _tensors_within(
     return MomentTensors.from_samples(frame.apply(X), order, weights)
 
 
-def _projected(
-    X: np.ndarray, weights: np.ndarray | None, frame: Frame, basis: np.ndarray
+def _compressed(
+    X: np.ndarray, weights: np.ndarray | None, frame: Frame, basis: np.ndarray, order: int
 ) -> MomentTensors:
-    return MomentTensors.from_samples(frame.apply(X) @ basis, 3, weights)
+    return MomentTensors.from_samples(frame.apply(X) @ basis, order, weights)
 
 
 def _form(

@@ -74,16 +74,22 @@ def _points_against_atoms(P: Atoms, Q: Atoms, d: int) -> tuple[Cumulants, Pullba
     xp = P.xp
     A, covariance = P.means, Q.covariance
     kappa: list[Array | None] = [A @ Q.means.mT]
+    common = None  # Σ̃a, where all atoms of Q share Σ̃, as samples with one noise do
     if d > 1 and not covariance.zero:
-        kappa += [covariance.quadratic(A) @ covariance.flat().mT]
+        if covariance.shared:
+            common = covariance.times(A)
+            kappa += [xp.sum(A * common, axis=1, keepdims=True)]
+        else:
+            kappa += [covariance.quadratic(A) @ covariance.flat().mT]
 
     def pullback(G: list) -> tuple[Array, Array | None]:
         means = _over_pairs(G[0], P, Q) @ Q.means
-        if len(kappa) > 1 and kappa[1] is not None:
+        if len(kappa) > 1:
             G_2 = _over_pairs(G[1], P, Q)
-            if covariance.shared:
-                G_2 = xp.sum(G_2, axis=1, keepdims=True)
-            means = means + covariance.quadratic_vjp(A, G_2 @ covariance.flat())
+            if common is not None:
+                means = means + 2 * xp.sum(G_2, axis=1, keepdims=True) * common
+            else:
+                means = means + covariance.quadratic_vjp(A, G_2 @ covariance.flat())
         return P.column * means, None
 
     return (kappa + [None] * d)[:d], pullback

@@ -15,11 +15,11 @@ import numpy as np
 
 from momentmix.atoms import Atoms
 from momentmix.bilinear import Form, bilinear
-from momentmix.covariance import Zero
-from momentmix.dense import packed_indices, unpack
+from momentmix.covariance import Zero, projected_covariance
+from momentmix.dense import packed_indices
 from momentmix.frame import Frame
 from momentmix.isserlis import atom_sums
-from momentmix.packed import linear_map, order_slice, total_size
+from momentmix.packed import linear_map, total_size
 from momentmix.tensors import MomentTensors
 
 
@@ -39,8 +39,8 @@ class Data(Protocol):
     def tested(self, P: Atoms, weights: Sequence[float], gradient: bool) -> Form:
         """Σ_k w_k ⟨M_i, M⟩ for each atom of P, and the gradient in P."""
 
-    def projected(self, basis: np.ndarray) -> np.ndarray:
-        """The third moment of the data times a basis (n, r); (r, r, r)."""
+    def compressed(self, basis: np.ndarray, order: int) -> Data:
+        """What the data are along an orthonormal basis (n, r), to be asked up to an order."""
 
 
 class AtomData:
@@ -70,12 +70,9 @@ class AtomData:
     def tested(self, P: Atoms, weights: Sequence[float], gradient: bool) -> Form:
         return bilinear(P, self.atoms, weights, gradient)
 
-    def projected(self, basis: np.ndarray) -> np.ndarray:
-        if not self.atoms.covariance.zero:
-            third = linear_map(self.moments(3), basis.T)
-            return _cube(third, basis.shape[1])
-        atoms = Atoms(self.atoms.weights, self.atoms.means @ basis, Zero(basis.shape[1]), np)
-        return _cube(atom_sums(atoms, np.zeros(basis.shape[1]), 3), basis.shape[1])
+    def compressed(self, basis: np.ndarray, order: int) -> AtomData:
+        covariance = projected_covariance(self.atoms.covariance, basis)
+        return AtomData(Atoms(self.atoms.weights, self.atoms.means @ basis, covariance, np))
 
 
 class TensorData:
@@ -100,8 +97,9 @@ class TensorData:
     def tested(self, P: Atoms, weights: Sequence[float], gradient: bool) -> Form:
         return self.tensors.tested(P, weights, gradient)
 
-    def projected(self, basis: np.ndarray) -> np.ndarray:
-        return _cube(linear_map(self.moments(3), basis.T), basis.shape[1])
+    def compressed(self, basis: np.ndarray, order: int) -> TensorData:
+        packed, r = linear_map(self.moments(order), basis.T), basis.shape[1]
+        return TensorData(MomentTensors.from_sums(self.tensors.count, np.zeros(r), packed, order))
 
 
 def _scaled(packed: np.ndarray, n: int, order: int, frame: Frame) -> np.ndarray:
@@ -111,7 +109,3 @@ def _scaled(packed: np.ndarray, n: int, order: int, frame: Frame) -> np.ndarray:
     factors = np.broadcast_to(frame.inverse, n)
     scale = [np.prod(factors[packed_indices(n, k)], axis=1) for k in range(order + 1)]
     return packed * np.concatenate(scale)
-
-
-def _cube(packed: np.ndarray, r: int) -> np.ndarray:
-    return unpack(packed[order_slice(r, 3)], r, 3)

@@ -17,20 +17,23 @@ from scipy.sparse import csr_array
 
 from momentmix._array import Array, to_numpy
 from momentmix.atoms import Atoms
-from momentmix.dense import packed_indices, packed_size
+from momentmix.dense import packed_indices
 from momentmix.packed import (
-    extended,
     order_slice,
     order_starts,
     plus_gaussian,
+    product_places,
     removed,
     total_size,
 )
 from momentmix.rowsums import row_sums
 
 
-def gaussian_moments(means: np.ndarray, matrices: np.ndarray, d: int) -> np.ndarray:
-    """Moments of m Gaussians, means (m, n) and covariances (m or 1, n, n); (m, N). O(mNd)."""
+def gaussian_moments(means: np.ndarray, matrices: np.ndarray | None, d: int) -> np.ndarray:
+    """Moments of m Gaussians, means (m, n) and covariances (m or 1, n, n); (m, N). O(mNd).
+
+    Points, whose moments are powers, have None for covariances.
+    """
     m, n = means.shape
     M = np.empty((m, total_size(n, d)))
     M[:, 0] = 1
@@ -38,7 +41,7 @@ def gaussian_moments(means: np.ndarray, matrices: np.ndarray, d: int) -> np.ndar
         indices, without = packed_indices(n, k), removed(n, k)[:, -1]
         last = indices[:, -1]
         total = means[:, last] * M[:, order_slice(n, k - 1)][:, without]
-        if k > 1:
+        if k > 1 and matrices is not None:
             below, twice = M[:, order_slice(n, k - 2)], removed(n, k - 1)[without]
             for s in range(k - 1):
                 total += matrices[:, last, indices[:, s]] * below[:, twice[:, s]]
@@ -47,12 +50,10 @@ def gaussian_moments(means: np.ndarray, matrices: np.ndarray, d: int) -> np.ndar
 
 
 class Tables(NamedTuple):
-    """Places and counts for derivatives; (N, n) and (N, n, n), so for few moments only."""
+    """Places and counts for derivatives; (N, n), so for few moments only."""
 
     lower: np.ndarray  # (N, n) place of I∖a, or 0
     counts: np.ndarray  # (N, n) c_a
-    lower_twice: np.ndarray  # (N, n, n) place of I∖{a, b}, or 0
-    half_pairs: np.ndarray  # (N, n, n) c_a(I) c_b(I∖a) / 2
 
 
 @lru_cache(maxsize=8)
@@ -65,14 +66,29 @@ def tables(n: int, d: int) -> Tables:
             a = packed_indices(n, k)[:, s]
             counts[rows, a] += 1
             lower[rows, a] = starts[k - 1] + removed(n, k)[:, s]
-    return Tables(lower, counts, lower[lower], 0.5 * counts[:, :, None] * counts[lower])
+    return Tables(lower, counts)
 
 
-def moment_jacobian(M: np.ndarray, n: int, d: int) -> tuple[np.ndarray, np.ndarray]:
-    """∂M/∂μ (m, N, n) and ∂M/∂Σ (m, N, n, n), the latter symmetric so that dM = ⟨·, dΣ⟩."""
+@lru_cache(maxsize=8)
+def pair_tables(n: int, d: int) -> tuple[np.ndarray, np.ndarray]:
+    """Place of I∖{a, b}, or 0, and c_a(I) c_b(I∖a) / 2; (N, n, n) each.
+
+    Halved because each a≠b stands twice in a symmetric dΣ.
+    """
+    lower, counts = tables(n, d)
+    return lower[lower], 0.5 * counts[:, :, None] * counts[lower]
+
+
+def mean_jacobian(M: np.ndarray, n: int, d: int) -> np.ndarray:
+    """∂M/∂μ (m, N, n), M (m, N)."""
     t = tables(n, d)
-    # Pairs are halved because each a≠b stands twice in a symmetric dΣ.
-    return t.counts * M[:, t.lower], t.half_pairs * M[:, t.lower_twice]
+    return t.counts * M[:, t.lower]
+
+
+def covariance_jacobian(M: np.ndarray, n: int, d: int) -> np.ndarray:
+    """∂M/∂Σ (m, N, n, n), symmetric so that dM = ⟨·, dΣ⟩."""
+    lower_twice, half_pairs = pair_tables(n, d)
+    return half_pairs * M[:, lower_twice]
 
 
 @lru_cache(maxsize=8)
@@ -109,17 +125,8 @@ def hermite_factor(n: int, d: int) -> csr_array:
 def _product_places(n: int, d: int) -> np.ndarray:
     """Place of the product of two monomials of degree up to d among those up to 2d; (N, N)."""
     starts = order_starts(n, 2 * d)
-    blocks = []
-    for i in range(d + 1):
-        row = []
-        for j in range(d + 1):
-            right = packed_indices(n, j)
-            place = np.repeat(np.arange(packed_size(n, i))[:, None], len(right), axis=1)
-            for s in range(j):  # one index of the right monomial after the other
-                place = extended(n, i + s)[place, right[:, s]]
-            row.append(starts[i + j] + place)
-        blocks.append(row)
-    return np.block(blocks)
+    orders = range(d + 1)
+    return np.block([[starts[i + j] + product_places(n, i, j) for j in orders] for i in orders])
 
 
 def moment_covariance(

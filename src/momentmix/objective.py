@@ -19,7 +19,7 @@ from momentmix.bell import bell_derivatives, bell_polynomials
 from momentmix.bilinear import Form, bilinear
 from momentmix.covariance import pooled_coupling, restricted, stacked
 from momentmix.cumulants import cumulants
-from momentmix.isserlis import gaussian_moments, moment_jacobian
+from momentmix.isserlis import covariance_jacobian, gaussian_moments, mean_jacobian
 from momentmix.packed import entry_orders, multiplicities
 from momentmix.parametrisation import Parametrisation
 
@@ -53,12 +53,16 @@ class PackedObjective:
     def _compute(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
         p = self.parametrisation
         atoms = p.atoms(x)
-        shares = np.asarray(atoms.weights)
-        matrices = np.broadcast_to(atoms.covariance.matrices(), (p.m, p.n, p.n))
+        shares, points = np.asarray(atoms.weights), atoms.covariance.zero
+        matrices = None
+        if not points:
+            matrices = np.broadcast_to(atoms.covariance.matrices(), (p.m, p.n, p.n))
         M = gaussian_moments(atoms.means, matrices, self.d)
-        in_means, in_matrices = moment_jacobian(M, p.n, self.d)
+        in_means = mean_jacobian(M, p.n, self.d)
         weighted = np.moveaxis(shares[:, None, None] * in_means, 0, 1)
-        in_cov = restricted(p.kind, shares, in_matrices)
+        in_cov = np.empty((len(self.moments), p.m, 0))
+        if not points:
+            in_cov = restricted(p.kind, shares, covariance_jacobian(M, p.n, self.d))
         jacobian = p.pullback(x, M.T, weighted, in_cov)
         residual = shares @ M - self.moments
         if self.factor is None:
@@ -124,8 +128,9 @@ class ImplicitObjective:
         self.n_passes = 0
 
     def pull(self, x: np.ndarray, form: Form) -> np.ndarray:
-        gradient = [np.asarray(part) for part in form]
-        return self.parametrisation.pullback(x, *gradient)
+        points = form.covariances is None
+        in_cov = np.empty((self.parametrisation.m, 0)) if points else np.asarray(form.covariances)
+        return self.parametrisation.pullback(x, form.values, np.asarray(form.means), in_cov)
 
     def value_and_gradient(self, x: np.ndarray) -> tuple[float, np.ndarray]:
         self.n_passes += 1
@@ -206,33 +211,37 @@ class Preconditioner:
         psi = weights[0] + sum(w * b for w, b in zip(weights[1:], bell, strict=True))
         first, _, rest = p.split(x)
         pairs = np.outer(P.weights, P.weights)
-        means, covariances = 2 * pairs * in_kappa[0], 2 * pairs * in_kappa[1]
+        means = 2 * pairs * in_kappa[0]
+        covariances = np.zeros_like(pairs) if p.kind == "zero" else 2 * pairs * in_kappa[1]
         if p.homogeneous:
             scale = np.outer(first, first)
             means, covariances = means / scale, covariances / scale**2
             in_weights = 2 * pairs * psi * p.order**2 / scale
+        elif p.free:
+            in_weights = 2 * psi
         else:
             softmax = np.diag(P.weights) - np.outer(P.weights, P.weights)
             in_weights = 2 * softmax @ psi @ softmax
         covariances = pooled_coupling(p.kind, covariances, p.n)
         self.p, self.scale = p, p.covariances.scale(rest)
-        self.blocks = [
-            b + 1e-9 * np.trace(b) * np.eye(len(b)) for b in (in_weights, means, covariances)
-        ]
+        blocks = [in_weights, means] + [covariances] * (len(covariances) > 0)
+        self.blocks = [b + 1e-9 * np.trace(b) * np.eye(len(b)) for b in blocks]
         parts = [np.diag(self.blocks[0]), np.repeat(np.diag(self.blocks[1]), p.n)]
-        width = self.scale.size // len(self.blocks[2])
-        parts.append(np.repeat(np.diag(self.blocks[2]), width) * self.scale.reshape(-1) ** 2)
+        for block in self.blocks[2:]:
+            width = self.scale.size // len(block)
+            parts.append(np.repeat(np.diag(block), width) * self.scale.reshape(-1) ** 2)
         self.diagonal = np.concatenate(parts)
 
     def solver(self, damping: float) -> Any:
         """r ↦ (Γ + damping diag Γ)⁻¹ r."""
         factors = [cho_factor(b + damping * np.diag(np.diag(b))) for b in self.blocks]
-        p, scale = self.p, self.scale.reshape(len(self.blocks[2]), -1)
 
         def solve(r: np.ndarray) -> np.ndarray:
-            first, means, rest = p.split(r)
-            rest = cho_solve(factors[2], rest.reshape(scale.shape) / scale) / scale
-            parts = cho_solve(factors[0], first), cho_solve(factors[1], means), rest
+            first, means, rest = self.p.split(r)
+            parts = [cho_solve(factors[0], first), cho_solve(factors[1], means)]
+            for factor in factors[2:]:
+                scale = self.scale.reshape(len(factor[0]), -1)
+                parts.append(cho_solve(factor, rest.reshape(scale.shape) / scale) / scale)
             return np.concatenate([part.reshape(-1) for part in parts])
 
         return solve

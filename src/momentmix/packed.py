@@ -80,6 +80,15 @@ def extended(n: int, k: int) -> np.ndarray:
     return result
 
 
+def product_places(n: int, i: int, j: int) -> np.ndarray:
+    """Place of the product of a monomial of order i and one of order j; (N_i, N_j)."""
+    right = packed_indices(n, j)
+    place = np.repeat(np.arange(packed_size(n, i))[:, None], len(right), axis=1)
+    for s in range(j):  # one index of the right monomial after the other
+        place = extended(n, i + s)[place, right[:, s]]
+    return place
+
+
 @lru_cache(maxsize=32)
 def square_places(n: int) -> np.ndarray:
     """Places of the entries x_a² among orders 0..d ≥ 2; (n,)."""

@@ -16,7 +16,9 @@ class Parametrisation:
     * "implicit": the weights are softmax of their numbers, so they sum to 1.
     * "post-processing": the paper's free last coordinate. Component j has numbers (t, a, B) and
       stands for the atom with λ = t^d / m, μ = a / t, Σ = B / t²; t is its last coordinate over ω.
-      The weights sum to 1 only as well as order 0 is fitted; t < 0 means the same as -t.
+      The weights sum to 1 only as well as order 0 is fitted; t < 0 means the same as -t. Of the
+      order d alone it is λ μ^{⊗d} = a^{⊗d} / m whatever t: t stays where it is.
+    * "free": the weights are their numbers, of any sign.
 
     With ``floor``, covariances are given by factors and stay above it; without, they are free.
     """
@@ -33,6 +35,7 @@ class Parametrisation:
     ) -> None:
         self.kind, self.m, self.n, self.order = kind, m, n, order
         self.homogeneous = augmentation == "post-processing"
+        self.free = augmentation == "free"
         self.covariances = Coordinates(kind, m, n, floor)
         self.size = m + m * n + self.covariances.size
         # A tied covariance belongs to no component, so no t scales it.
@@ -44,10 +47,9 @@ class Parametrisation:
         return x[:m], x[m : m + m * n].reshape(m, n), x[m + m * n :]
 
     def encode(self, weights: np.ndarray, means: np.ndarray, covariances: np.ndarray) -> np.ndarray:
-        weights = np.maximum(weights, 1e-12)
-        first = np.log(weights)
+        first = weights if self.free else np.log(np.maximum(weights, 1e-12))
         if self.homogeneous:
-            first = (self.m * weights) ** (1 / self.order)
+            first = (self.m * np.maximum(weights, 1e-12)) ** (1 / self.order)
             means = means * first[:, None]
             if self._own:
                 covariances = covariances * first.reshape(-1, *self._tail) ** 2
@@ -57,6 +59,8 @@ class Parametrisation:
         """Weights, means and covariances; the weights of the homogeneous form as they are."""
         first, means, rest = self.split(x)
         covariances = self.covariances.decode(rest)
+        if self.free:
+            return first.copy(), means, covariances
         if not self.homogeneous:
             weights = np.exp(first - first.max())
             return weights / weights.sum(), means, covariances
@@ -76,7 +80,9 @@ class Parametrisation:
         first, _, rest = self.split(x)
         weights, means, covariances = self.decode(x)
         lead = in_weights.shape[:-1]
-        if not self.homogeneous:
+        if self.free:
+            in_first = in_weights
+        elif not self.homogeneous:
             mean = np.sum(in_weights * weights, axis=-1, keepdims=True)
             in_first = weights * (in_weights - mean)
         else:

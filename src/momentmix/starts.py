@@ -55,7 +55,7 @@ def spectral_means(data: Data, m: int, rng: np.random.Generator) -> np.ndarray:
         return np.zeros((m, data.n))
     second = unpack(data.moments(2)[order_slice(data.n, 2)], data.n, 2)
     basis = np.linalg.eigh(second)[1][:, -r:]
-    T = data.projected(basis)
+    T = unpack(data.compressed(basis, 3).moments(3)[order_slice(r, 3)], r, 3)
     points = []
     for _ in range(m):
         best, vector = -np.inf, np.zeros(r)

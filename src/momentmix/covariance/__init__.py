@@ -41,6 +41,7 @@ from momentmix.covariance.likelihood import (
     mapped_covariance,
     merged_covariance,
     precision_cholesky,
+    projected_covariance,
     replaced,
 )
 from momentmix.covariance.validation import component_covariance, noise_covariance
@@ -66,6 +67,7 @@ __all__ = [
     "noise_covariance",
     "pooled_coupling",
     "precision_cholesky",
+    "projected_covariance",
     "raised_to_floor",
     "replaced",
     "restricted",

@@ -11,6 +11,8 @@ import numpy as np
 from momentmix._array import Array, array_device, index_array, namespace
 
 COVARIANCE_TYPES = ("full", "tied", "diag", "spherical")
+#: Types whose arrays hold variances; the zero of points holds none.
+DIAGONAL_TYPES = ("zero", "spherical", "diag")
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,10 @@ class _Nonzero:
         """The covariances of some of the atoms; a shared one is everybody's."""
         return self if self.shared else type(self)(self.array[rows, ...], self.n_features)
 
+    def times(self, A: Array) -> Array:
+        """Σa for each row of A, where all atoms share Σ."""
+        raise NotImplementedError
+
     def negative(self) -> Any:
         return type(self)(-self.array, self.n_features)
 
@@ -68,6 +74,9 @@ class Spherical(_Nonzero):
     def matrices(self) -> Array:
         xp = namespace(self.array)
         return self.array[:, None, None] * _identity(xp, self.n_features, self.array)
+
+    def times(self, A: Array) -> Array:
+        return A * self.array[0]
 
     def quadratic(self, X: Array) -> Array:
         xp = namespace(X)
@@ -128,6 +137,9 @@ class Diagonal(_Nonzero):
         xp = namespace(self.array)
         return self.array[:, None, :] * _identity(xp, self.n_features, self.array)
 
+    def times(self, A: Array) -> Array:
+        return A * self.array[0, :]
+
     def quadratic(self, X: Array) -> Array:
         return X * X
 
@@ -183,6 +195,9 @@ class Full(_Nonzero):
 
     def matrices(self) -> Array:
         return self.array
+
+    def times(self, A: Array) -> Array:
+        return A @ self.matrices()[0, :, :]
 
     def quadratic(self, X: Array) -> Array:
         xp = namespace(X)
@@ -294,7 +309,7 @@ class Tied(Full):
 
 def make_covariance(kind: str, array: Array, n: int) -> Any:
     """The covariance of a type over an array of its shape; nothing is checked."""
-    return _CLASSES[kind](array, n)
+    return Zero(n) if kind == "zero" else _CLASSES[kind](array, n)
 
 
 #: One of the classes above. Which methods apply follows from ``zero`` and ``diagonal``, which

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import block_diag
 
-from momentmix.covariance.classes import make_covariance
+from momentmix.covariance.classes import DIAGONAL_TYPES, Zero, make_covariance
 
 
 class Coordinates:
@@ -16,11 +16,18 @@ class Coordinates:
     Without a floor the numbers are the entries themselves (off-diagonal ones times √2, so that
     lengths are Frobenius norms): smooth and well scaled, but a covariance may come out indefinite.
     With a floor they are entries of a factor, Σ = floor I + L Lᵀ: always valid, less well scaled.
+    The zero of points is a diagonal type with no numbers at all.
     """
 
     def __init__(self, kind: str, m: int, n: int, floor: float | None = None) -> None:
         self.kind, self.n, self.floor = kind, n, floor
-        self.shape = {"spherical": (m,), "diag": (m, n), "tied": (1, n, n), "full": (m, n, n)}[kind]
+        self.shape: tuple[int, ...] = {
+            "zero": (m, 0),
+            "spherical": (m,),
+            "diag": (m, n),
+            "tied": (1, n, n),
+            "full": (m, n, n),
+        }[kind]
         self.square = kind in ("full", "tied")
         self.common = kind == "tied"  # one covariance for all components
         lower = np.tril_indices(n)
@@ -102,6 +109,8 @@ class Coordinates:
 
 def stacked(kind: str, first: np.ndarray, second: np.ndarray, m: int, n: int) -> Any:
     """The covariances of two mixtures of m components one after the other; a tied one repeats."""
+    if kind == "zero":
+        return Zero(n)
     if kind == "tied":
         arrays = [np.broadcast_to(a, (m, n, n)) for a in (first, second)]
         return make_covariance("full", np.concatenate(arrays), n)
@@ -110,6 +119,8 @@ def stacked(kind: str, first: np.ndarray, second: np.ndarray, m: int, n: int) ->
 
 def pooled_coupling(kind: str, coupling: np.ndarray, n: int) -> np.ndarray:
     """A matrix (m, m) that couples the entries of covariances, as it couples their numbers."""
+    if kind == "zero":
+        return np.empty((0, 0))
     if kind == "tied":
         return np.array([[coupling.sum()]])
     return coupling * n if kind == "spherical" else coupling
@@ -128,7 +139,7 @@ def restricted(kind: str, weights: np.ndarray, G: np.ndarray) -> np.ndarray:
 
 def raised_to_floor(kind: str, array: np.ndarray, floor: float) -> np.ndarray:
     """The nearest covariances with no variance, or eigenvalue, below the floor."""
-    if kind in ("spherical", "diag"):
+    if kind in DIAGONAL_TYPES:
         return np.maximum(array, floor)
     values, vectors = np.linalg.eigh(array)
     raised = (vectors * np.maximum(values, floor)[..., None, :]) @ vectors.swapaxes(-1, -2)
@@ -137,5 +148,5 @@ def raised_to_floor(kind: str, array: np.ndarray, floor: float) -> np.ndarray:
 
 def smallest_variance(kind: str, array: np.ndarray) -> float:
     """The least variance, or eigenvalue, of all components."""
-    values = array if kind in ("spherical", "diag") else np.linalg.eigvalsh(array)
-    return float(np.min(values))
+    values = array if kind in DIAGONAL_TYPES else np.linalg.eigvalsh(array)
+    return float(np.min(values, initial=np.inf))

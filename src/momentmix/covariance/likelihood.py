@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from momentmix.covariance.classes import packing
+from momentmix.covariance.classes import make_covariance, packing
 
 
 def log_density_coefficients(
@@ -51,6 +53,8 @@ def fitted_covariance(
 def common_covariance(kind: str, m: int, matrix: np.ndarray) -> np.ndarray:
     """One covariance matrix for all of m components, in the shape of the type."""
     n = len(matrix)
+    if kind == "zero":
+        return np.empty((m, 0))
     if kind == "spherical":
         return np.full(m, np.trace(matrix) / n)
     if kind == "diag":
@@ -60,10 +64,23 @@ def common_covariance(kind: str, m: int, matrix: np.ndarray) -> np.ndarray:
 
 def mapped_covariance(kind: str, array: np.ndarray, A: np.ndarray) -> np.ndarray:
     """A Σ Aᵀ, where A is a number for spherical, a vector for diag and a matrix otherwise."""
+    if kind == "zero":
+        return array
     if kind in ("spherical", "diag"):
         return array * A**2
     mapped = A @ array @ A.T
     return (mapped + mapped.swapaxes(-1, -2)) / 2
+
+
+def projected_covariance(covariance: Any, basis: np.ndarray) -> Any:
+    """BᵀΣB of covariances of atoms, along an orthonormal basis B (n, r)."""
+    r = basis.shape[1]
+    if covariance.zero or covariance.kind == "spherical":
+        return make_covariance(covariance.kind, covariance.array, r)
+    matrices = np.asarray(covariance.matrices())
+    if covariance.shared:
+        return make_covariance("tied", basis.T @ matrices[0] @ basis, r)
+    return make_covariance("full", basis.T @ matrices @ basis, r)
 
 
 def merged_covariance(kind: str, difference: np.ndarray) -> np.ndarray:
@@ -90,7 +107,7 @@ def replaced(kind: str, array: np.ndarray, rows: list[int], new: np.ndarray) -> 
 def free_parameters(kind: str, m: int, n: int) -> int:
     """Degrees of freedom of the covariances."""
     square = n * (n + 1) // 2
-    return {"spherical": m, "diag": m * n, "tied": square, "full": m * square}[kind]
+    return {"zero": 0, "spherical": m, "diag": m * n, "tied": square, "full": m * square}[kind]
 
 
 def precision_cholesky(kind: str, array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
