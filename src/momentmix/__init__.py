@@ -1,12 +1,13 @@
 """Gaussian mixtures through their moments."""
 
 from momentmix.atoms import Gradient
+from momentmix.decomposition import SymmetricCP, symmetric_cp
 from momentmix.dense import dense_moment
 from momentmix.estimator import MomentMixture
 from momentmix.mixture import Mixture
 from momentmix.moments import contract, contract_grad, inner, inner_grad, squared_distance
 from momentmix.orders import augmented_weights
-from momentmix.samples import Samples
+from momentmix.samples import Samples, debiased_moment
 from momentmix.tensors import MomentTensors
 
 __all__ = [
@@ -15,13 +16,16 @@ __all__ = [
     "MomentMixture",
     "MomentTensors",
     "Samples",
+    "SymmetricCP",
     "augmented_weights",
     "contract",
     "contract_grad",
+    "debiased_moment",
     "dense_moment",
     "inner",
     "inner_grad",
     "squared_distance",
+    "symmetric_cp",
 ]
 
 __version__ = "0.1.0"

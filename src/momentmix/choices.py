@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -59,6 +60,45 @@ def check_order(kind: str, m: int, n: int, order: int) -> None:
             f"{equations} equations for {unknowns} unknowns; use order={needed_order(kind, m, n)} "
             "or more, or order='auto'"
         )
+
+
+#: (n, d, rank) below the generic rank where tensors have more than one decomposition: the defective
+#: cases of Alexander and Hirschowitz, and those of Chiantini, Ottaviani and Vannieuwenhoven (2017).
+SEVERAL = {(5, 3, 7), (3, 4, 5), (4, 4, 9), (5, 4, 14), (3, 6, 9), (6, 3, 9)}
+#: At the generic rank itself, where they have one after all (Galuppi and Mella); n = 2 besides.
+UNIQUE = {(4, 3, 5), (3, 5, 7)}
+
+
+def is_identifiable(rank: int, n: int, d: int) -> bool:
+    """Whether a generic symmetric tensor of that rank has one decomposition only, for d ≥ 3."""
+    entries = packed_size(n, d)
+    if rank == 1 or (n, d, rank) in UNIQUE or (n == 2 and 2 * rank == d + 1):
+        return True
+    return rank * n < entries and (n, d, rank) not in SEVERAL
+
+
+def check_rank(rank: Any, n: int, d: int, single: bool, name: str = "rank") -> int:
+    """The rank as a whole number, if order d, or all orders up to d, can tell its terms apart.
+
+    All orders up to d in n features are order d in n + 1.
+    """
+    if isinstance(rank, bool) or not isinstance(rank, int | np.integer) or rank < 1:
+        raise ValueError(f"{name} must be a whole number of at least 1, got {rank!r}")
+    rank = int(rank)
+    dimensions = n if single else n + 1
+    if not is_identifiable(rank, dimensions, d):
+        most = rank
+        while not is_identifiable(most, dimensions, d):
+            most -= 1
+        needed = d
+        while not is_identifiable(rank, dimensions, needed) and dimensions > 1:
+            needed += 1
+        order = f"order {d}" if single else f"moments up to order {d}"
+        raise ValueError(
+            f"{name}={rank} is more than {order} of {n} feature(s) can tell apart, which is {most}"
+            + ("" if needed == d else f"; use order={needed} or more")
+        )
+    return rank
 
 
 def is_explicit(kind: str, m: int, n: int, order: int) -> bool:

@@ -9,10 +9,11 @@ A fit is a function of these answers alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
+from momentmix._array import to_numpy
 from momentmix.atoms import Atoms
 from momentmix.bilinear import Form, bilinear
 from momentmix.covariance import Zero, projected_covariance
@@ -74,6 +75,15 @@ class AtomData:
         covariance = projected_covariance(self.atoms.covariance, basis)
         return AtomData(Atoms(self.atoms.weights, self.atoms.means @ basis, covariance, np))
 
+    def halved(self, rng: np.random.Generator) -> AtomData:
+        """One half of the atoms minus the other: what sampling noise alone would look like.
+
+        The difference of two halves, halved, errs as much as the whole does, about nothing.
+        """
+        column = np.asarray(self.atoms.column)[:, 0]
+        signs = np.where(rng.permutation(len(column)) % 2 == 0, 1.0, -1.0)
+        return AtomData(Atoms(signs * column, self.atoms.means, self.atoms.covariance, np))
+
 
 class TensorData:
     """Moments alone; the rows they come from are not needed any more."""
@@ -100,6 +110,63 @@ class TensorData:
     def compressed(self, basis: np.ndarray, order: int) -> TensorData:
         packed, r = linear_map(self.moments(order), basis.T), basis.shape[1]
         return TensorData(MomentTensors.from_sums(self.tensors.count, np.zeros(r), packed, order))
+
+
+class Rescaled:
+    """Points tested against data in another unit: the points are rescaled, the data not copied."""
+
+    passes = 1
+
+    def __init__(self, data: Data, unit: float) -> None:
+        self.data, self.unit, self.n, self.passes = data, unit, data.n, data.passes
+
+    def tested(self, P: Atoms, weights: Sequence[float], gradient: bool) -> Form:
+        points = Atoms(P.weights, P.means / self.unit, P.covariance, np)
+        form = self.data.tested(points, weights, gradient)
+        return Form(form.values, np.asarray(form.means) / self.unit, None) if gradient else form
+
+
+class Less:
+    """Data with the moments of some atoms taken out."""
+
+    def __init__(self, data: Data, atoms: Atoms) -> None:
+        self.data, self.atoms, self.n, self.passes = data, atoms, data.n, data.passes
+
+    def tested(self, P: Atoms, weights: Sequence[float], gradient: bool) -> Form:
+        form = self.data.tested(P, weights, gradient)
+        out = bilinear(P, self.atoms, weights, gradient)
+        if not gradient:
+            return Form(form.values - out.values, None, None)
+        return Form(form.values - out.values, np.asarray(form.means) - out.means, None)
+
+
+def data_of(P: Any) -> AtomData | TensorData:
+    """The moments of a Mixture, of Samples or of MomentTensors as data of a fit, in NumPy."""
+    if isinstance(P, MomentTensors):
+        return TensorData(P)
+    if not hasattr(P, "atoms"):
+        raise TypeError(
+            f"P must be a Mixture, Samples or MomentTensors, got {type(P).__name__}; wrap an array "
+            "of rows as Samples(X)"
+        )
+    atoms = P.atoms
+    covariance = atoms.covariance
+    if not covariance.zero:
+        array = to_numpy(covariance.array).astype(np.float64, copy=False)
+        covariance = type(covariance)(array, covariance.n_features)
+    weights = atoms.weights
+    if not isinstance(weights, float):
+        weights = to_numpy(weights).astype(np.float64, copy=False)
+    means = to_numpy(atoms.means).astype(np.float64, copy=False)
+    return AtomData(Atoms(weights, means, covariance, np))
+
+
+def as_tensors(data: Data, order: int) -> TensorData:
+    """The moments of data up to an order, from one pass, in place of the data."""
+    if isinstance(data, TensorData):
+        return data
+    packed = data.moments(order)
+    return TensorData(MomentTensors.from_sums(1, np.zeros(data.n), packed, order))
 
 
 def _scaled(packed: np.ndarray, n: int, order: int, frame: Frame) -> np.ndarray:

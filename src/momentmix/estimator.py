@@ -12,17 +12,15 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from momentmix import _dask, matching, search
-from momentmix._array import to_numpy
 from momentmix._parallel import thread_limit
 from momentmix._progress import Progress
-from momentmix.atoms import Atoms
 from momentmix.choices import (
     parameter_count,
     sampling_weights,
     tensors_pay,
 )
 from momentmix.covariance import precision_cholesky, raised_to_floor
-from momentmix.data import AtomData, Data, TensorData
+from momentmix.data import AtomData, Data, TensorData, data_of
 from momentmix.em import Likelihood, Parameters, softmax
 from momentmix.frame import Frame
 from momentmix.mixture import Mixture
@@ -314,21 +312,13 @@ class MomentMixture(DensityMixin, BaseEstimator):
         There is no likelihood to polish, so this is the moment estimate itself.
         """
         check_settings(self)
-        if isinstance(P, MomentTensors):
-            order_for(self, P.n_features, held=P.order)
-            self._end_stream()
-            self.n_features_in_ = P.n_features
-            self.__dict__.pop("feature_names_in_", None)
-            return self._fit_pure(TensorData(P))
-        if not hasattr(P, "atoms"):
-            raise TypeError(
-                f"P must be a Mixture, Samples or MomentTensors, got {type(P).__name__}; use "
-                "fit(X) for rows"
-            )
+        data = data_of(P)
+        if isinstance(data, TensorData):
+            order_for(self, data.n, held=data.tensors.order)
         self._end_stream()
-        self.n_features_in_ = int(P.n_features)
+        self.n_features_in_ = data.n
         self.__dict__.pop("feature_names_in_", None)
-        return self._fit_pure(AtomData(_numpy_atoms(P.atoms)))
+        return self._fit_pure(data)
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> MomentMixture:
         """Take in one more batch of rows, and forget the rows.
@@ -581,15 +571,3 @@ def _most_probable(mixture: Mixture, X: np.ndarray) -> np.ndarray:
 
 def _posterior(mixture: Mixture, X: np.ndarray) -> np.ndarray:
     return softmax(mixture.log_joint(X))[0]
-
-
-def _numpy_atoms(atoms: Atoms) -> Atoms:
-    covariance = atoms.covariance
-    if not covariance.zero:
-        covariance = type(covariance)(
-            to_numpy(covariance.array).astype(np.float64), covariance.n_features
-        )
-    weights = atoms.weights
-    if not isinstance(weights, float):
-        weights = to_numpy(weights).astype(np.float64)
-    return Atoms(weights, to_numpy(atoms.means).astype(np.float64), covariance, np)

@@ -15,6 +15,9 @@ from momentmix.atoms import Atoms
 from momentmix.covariance import Zero, make_covariance, mapped_covariance
 from momentmix.em import Parameters
 
+#: Types that one unit for all features suits.
+ONE_UNIT = ("spherical", "zero")
+
 
 class Frame:
     """x = centre + z scale (z @ scale where it is a matrix); ``log_volume`` is log |det scale|."""
@@ -27,8 +30,8 @@ class Frame:
         largest = float(np.max(np.abs(centre), initial=0)) * np.finfo(float).eps * 16
         deviations = np.where(deviations > largest, deviations, 0)
         if not np.any(deviations):
-            self.scale: Any = 1.0 if kind == "spherical" else np.ones(n)
-        elif kind == "spherical":
+            self.scale: Any = 1.0 if kind in ONE_UNIT else np.ones(n)
+        elif kind in ONE_UNIT:
             self.scale = float(np.sqrt(np.mean(deviations**2)))
         else:
             # A constant feature has no unit of its own: it gets the middle one of the others.
@@ -92,13 +95,13 @@ class Frame:
         covariance = atoms.covariance
         if covariance.zero:
             return Atoms(atoms.weights, means, Zero(n), np)
+        if self.diagonal and covariance.diagonal:
+            variances = np.asarray(covariance.variances()) * np.broadcast_to(self.inverse, n) ** 2
+            return Atoms(atoms.weights, means, make_covariance("diag", variances, n), np)
         matrices = np.asarray(covariance.matrices())
         if self.diagonal:
             factor = np.broadcast_to(self.inverse, n)
             matrices = matrices * np.outer(factor, factor)
-            if covariance.diagonal:
-                variances = np.diagonal(matrices, axis1=1, axis2=2)
-                return Atoms(atoms.weights, means, make_covariance("diag", variances, n), np)
         else:
             matrices = mapped_covariance("full", matrices, self.inverse.T)
         return Atoms(atoms.weights, means, make_covariance("full", matrices, n), np)

@@ -25,10 +25,12 @@ from momentmix.dense import unpack
 from momentmix.em import Parameters
 from momentmix.isserlis import hermite_factor, moment_covariance
 from momentmix.objective import ImplicitObjective, PackedObjective
-from momentmix.packed import order_slice, total_size
+from momentmix.packed import multiplicities, order_slice, order_starts, total_size
 from momentmix.parametrisation import Parametrisation
 from momentmix.solvers import Solution, gauss_newton, lbfgs
 
+#: Share of the moments' own square below which a cost counts as zero.
+ZERO = 1e-18
 #: Share of the identity in the correlation matrix of the moments, against its smallest eigenvalues.
 RIDGE = 0.01
 
@@ -49,6 +51,7 @@ class Model:
     max_iter: int
     tol: float
     explicit: bool  # hold the moments and their Jacobian, rather than inner products alone
+    mixture: bool = True  # the weights are those of a mixture, with sum 1
 
 
 @dataclass
@@ -75,6 +78,11 @@ class MomentMatching:
         self.factor: Any = None
         if model.explicit and model.weighting != "orders":
             self.factor = hermite_factor(model.n, model.order)
+        self.zero = 0.0  # below it a cost is zero to rounding; of implicit costs nobody knows
+        if self.moments is not None:
+            scale = np.repeat(model.weights, np.diff(order_starts(model.n, model.order)))
+            whole = self.moments**2 * scale * multiplicities(model.n, model.order)
+            self.zero = ZERO * float(np.sum(whole))
 
     def objective(self, parametrisation: Parametrisation) -> PackedObjective | ImplicitObjective:
         if self.moments is None:
@@ -110,6 +118,7 @@ class MomentMatching:
         strict: bool,
         callback: Callable | None = None,
         tol: float | None = None,
+        max_iter: int | None = None,
     ) -> tuple[Parameters, Solution]:
         """Match the moments from a start.
 
@@ -119,10 +128,13 @@ class MomentMatching:
         """
         model = self.model
         free = self._parametrisation(model.floor if model.solver == "lbfgs" else None)
-        tol = model.tol if tol is None else tol
-        solution = self._minimise(free, start, callback, tol)
-        weights, means, covariances = free.decode(solution.x)
-        parameters = Parameters(weights / weights.sum(), means, covariances)
+        limits = {
+            "tol": model.tol if tol is None else tol,
+            "max_iter": model.max_iter if max_iter is None else max_iter,
+        }
+        solution = self._minimise(free, start, callback, limits)
+        parameters = self._decoded(free, solution)
+        covariances = parameters.covariances
         lowest = smallest_variance(model.kind, covariances)
         if lowest >= model.floor:
             return parameters, solution
@@ -132,12 +144,17 @@ class MomentMatching:
             return parameters._replace(covariances=raised), solution
         bounded = self._parametrisation(model.floor)
         raised = raised_to_floor(model.kind, covariances, max(0.01, 2 * model.floor))
-        second = self._minimise(bounded, parameters._replace(covariances=raised), callback, tol)
+        second = self._minimise(bounded, parameters._replace(covariances=raised), callback, limits)
         second.n_iter += solution.n_iter
         second.n_passes += solution.n_passes
         second.history = solution.history + second.history
-        weights, means, covariances = bounded.decode(second.x)
-        return Parameters(weights / weights.sum(), means, covariances), second
+        return self._decoded(bounded, second), second
+
+    def _decoded(self, parametrisation: Parametrisation, solution: Solution) -> Parameters:
+        weights, means, covariances = parametrisation.decode(solution.x)
+        if self.model.mixture:
+            weights = weights / weights.sum()
+        return Parameters(weights, means, covariances)
 
     def _parametrisation(self, floor: float | None) -> Parametrisation:
         m = self.model
@@ -150,14 +167,17 @@ class MomentMatching:
         parametrisation: Parametrisation,
         start: Parameters,
         callback: Callable | None,
-        tol: float,
+        limits: dict[str, Any],
     ) -> Solution:
         model = self.model
-        solver = lbfgs if model.solver == "lbfgs" else gauss_newton
+        solver: Callable = gauss_newton
+        if model.solver == "lbfgs":
+            # It has no way to go on to rounding, where the cost tells nothing any more.
+            solver, limits = lbfgs, limits | {"tol": max(limits["tol"], 1e-14)}
         objective = self.objective(parametrisation)
         x = parametrisation.encode(*start)
         with np.errstate(all="ignore"):
-            return solver(objective, x, max_iter=model.max_iter, tol=tol, callback=callback)
+            return solver(objective, x, callback=callback, **limits)
 
 
 #: Work of a Gauss–Newton step (moments × parameters²) from which starts are not wasted.
@@ -215,9 +235,10 @@ def _explore(
         def solve(start: Parameters) -> tuple[Parameters, Solution]:
             return matching.solve(start, strict=True, callback=callback, tol=1e-4)
 
-        for pair in parallel_map(solve, starts[i : i + step], workers):
+        batch = starts[i : i + step]
+        for pair in map(solve, batch) if workers == 1 else parallel_map(solve, batch, workers):
             found.append(pair)
-            if pair[1].interrupted or pair[1].value < 1e-22:
+            if pair[1].interrupted or pair[1].value <= matching.zero:
                 return
         values = np.array([solution.value for _, solution in found])
         agree = int(np.sum(values <= 1.001 * values.min()))

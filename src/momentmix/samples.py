@@ -102,6 +102,26 @@ class Samples(OfAtoms):
         return f"Samples({', '.join(parts)})"
 
 
+def debiased_moment(X: Any, covariance: Any, order: int) -> Array:
+    """The dense T̂, unbiased for E Y^{⊗d} where X = Y + N(0, covariance), independent noise.
+
+    T̂ = (1/p) Σ_i Σ_k C_{d,k} (-1)^k sym(x_i^{⊗d-2k} ⊗ Σ^{⊗k}), Thm. 5.1 of Pereira–Kileel–Kolda.
+    It is the moment of ``Samples(X, noise_covariance=covariance)``, which says what shapes the
+    covariance may have.
+
+    Parameters
+    ----------
+    X : array of shape (p, n)
+    covariance : scalar or array
+    order : int
+
+    Returns
+    -------
+    array of shape (n,) * order
+    """
+    return dense_moment(Samples(X, noise_covariance=covariance), order)
+
+
 def check_weights(weights: Array, count: int, what: str) -> Array:
     """``weights`` (count,), finite, not negative, and summing to 1 up to rounding."""
     xp = namespace(weights)

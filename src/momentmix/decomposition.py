@@ -1,0 +1,367 @@
+"""Symmetric CP decomposition of any moment: moment matching with zero covariances.
+
+The moments of a mixture of points are Σ_j λ_j a_j^{⊗d}, so the best such sum for a moment tensor is
+what ``matching.py`` finds for components of the type "zero" (§5 of Pereira–Kileel–Kolda). It is
+looked for in the few dimensions that the moments span, and finished in all of them.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+
+from momentmix._progress import Progress
+from momentmix.atoms import Atoms, Gradient
+from momentmix.bilinear import OfAtoms
+from momentmix.choices import check_rank, is_explicit, tensors_pay
+from momentmix.covariance import Zero
+from momentmix.data import AtomData, Data, Rescaled, TensorData, as_tensors, data_of
+from momentmix.em import Parameters
+from momentmix.frame import Frame
+from momentmix.matching import Fit, Model, MomentMatching, match_moments
+from momentmix.orders import order_weights
+from momentmix.packed import total_size
+from momentmix.spectral import decompose, highest_rank
+from momentmix.starts import normal_points
+from momentmix.subspace import augmented, estimated_rank, leading_subspace, second_moment
+from momentmix.terms import TermMatching, start_at
+
+#: Work of a spectral start (rank times that of a singular value decomposition) up to which it pays.
+SPECTRAL_WORK = 1e11
+INITS = ("auto", "random", "spectral")
+
+
+@dataclass(frozen=True, repr=False)
+class SymmetricCP(OfAtoms):
+    """Σ_j λ_j a_j^{⊗d}: a distribution of points, which every function of the package takes.
+
+    ``weights`` (rank,) and ``vectors`` (rank, n), the largest weight first. Of one order alone only
+    λ_j a_j^{⊗d} is determined, and the vectors have length 1. ``objective`` is the cost
+    Σ_k w_k ‖Σ_j λ_j a_j^{⊗k} - T_k‖², and ``objective_is_whole`` tells whether it has its constant
+    ‖T‖² or lacks it, because that would take p² inner products.
+    """
+
+    weights: np.ndarray
+    vectors: np.ndarray
+    objective: float
+    objective_is_whole: bool
+    n_iter: int
+    n_passes: int
+    converged: bool
+    interrupted: bool = False
+    history: list[float] = field(default_factory=list)
+
+    @property
+    def rank(self) -> int:
+        return len(self.weights)
+
+    @property
+    def n_features(self) -> int:
+        return int(self.vectors.shape[1])
+
+    @property
+    def atoms(self) -> Atoms:
+        return Atoms(self.weights, self.vectors, Zero(self.n_features), np)
+
+    def as_gradient(self, weights: Any, means: Any, covariances: Any) -> Gradient:
+        return Gradient(weights, means, None)
+
+    def __repr__(self) -> str:
+        state = "converged" if self.converged else "not converged"
+        return f"SymmetricCP(rank {self.rank}, {self.n_features} features, {state})"
+
+
+def symmetric_cp(
+    P: Any,
+    rank: int | str,
+    order: Any,
+    *,
+    weights: Sequence[float] | None = None,
+    n_init: int | str = "auto",
+    init: str = "auto",
+    solver: str = "auto",
+    nonnegative: bool = True,
+    max_iter: int = 500,
+    tol: float = 1e-10,
+    random_state: Any = None,
+    verbose: int = 0,
+) -> SymmetricCP:
+    """The best Σ_j λ_j a_j^{⊗d} for the moments of a distribution, none of which is formed.
+
+    Parameters
+    ----------
+    P : Samples, MomentTensors or Mixture
+        Samples with ``noise_covariance`` have that noise taken out of their moments.
+    rank : int or "auto"
+        The number of terms. "auto" counts those that stand out from sampling noise.
+    order : int
+        d, at least 3 for the terms to be unique; or weights over the orders 0..d.
+    weights : sequence of order + 1 floats, optional
+        Weights over the orders 0..d: the terms then fit several orders at once, which fixes the
+        scale of each λ_j and a_j. By default order d alone.
+    n_init : int or "auto"
+        Starts. "auto" stops when several agree.
+    init : {"auto", "random", "spectral"}
+        "random" starts at random combinations of the data, "spectral" at a subspace power
+        decomposition; "auto" takes the second first, where it serves, then the first.
+    solver : {"auto", "gauss-newton", "lbfgs"}
+    nonnegative : bool
+        Whether all λ_j must be at least 0, as those of a mixture are. It makes no difference to
+        an odd order alone.
+    max_iter, tol : int, float
+        Limit on iterations, and the relative gain in cost that ends them.
+    random_state : int, RandomState or None
+    verbose : int
+        1 shows a progress bar.
+
+    Notes
+    -----
+    An evaluation of the cost reads p samples once, O(p n r); with MomentTensors it takes the same
+    time whatever p. Memory is that of a few blocks of rows. Thm. 5.2 of Pereira–Kileel–Kolda.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from momentmix import Samples, symmetric_cp
+    >>> rng = np.random.default_rng(0)
+    >>> signals = np.array([[2.0, 0.0, 1.0], [0.0, 1.0, -1.0]])
+    >>> X = signals[rng.integers(2, size=50_000)] + rng.normal(size=(50_000, 3))
+    >>> cp = symmetric_cp(Samples(X, noise_covariance=1.0), 2, 3, random_state=0)
+    >>> truth = signals / np.linalg.norm(signals, axis=1)[:, None]
+    >>> bool(np.min(np.max(cp.vectors @ truth.T, axis=0)) > 0.99)
+    True
+    """
+    data = data_of(P)
+    w = _weights_over_orders(order, weights)
+    _check_settings(data, w, init, solver, n_init, max_iter, tol)
+    rng = np.random.default_rng(check_random_state(random_state).randint(2**31, size=4))
+    single = not any(w[:-1])
+    if isinstance(rank, str):
+        if rank != "auto":
+            raise ValueError(f"rank must be a whole number or 'auto', got {rank!r}")
+        rank = estimated_rank(data, w, rng)
+        if rank == 0:
+            raise ValueError(
+                "no term stands out from the sampling noise, so there is no rank to estimate; "
+                "give rank as a number, or more samples"
+            )
+    rank = check_rank(rank, data.n, len(w) - 1, single)
+    form = "post-processing" if nonnegative or (single and len(w) % 2 == 0) else "free"
+    problem = _Problem(data, rank, w, form, solver, max_iter, tol)
+    try:
+        fit = problem.solve(init, n_init, rng, verbose)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("interrupted before there was a first guess") from None
+    return _solution(problem, fit, single)
+
+
+class _Problem:
+    """Where and in which unit a decomposition is looked for, and the search itself."""
+
+    def __init__(
+        self,
+        data: AtomData | TensorData,
+        rank: int,
+        w: list[float],
+        form: str,
+        solver: str,
+        max_iter: int,
+        tol: float,
+    ) -> None:
+        self.data, self.rank, self.w, self.d = data, rank, w, len(w) - 1
+        self.form, self.solver, self.max_iter, self.tol = form, solver, max_iter, tol
+        self.small: Data = data
+
+    def solve(self, init: str, n_init: int | str, rng: np.random.Generator, verbose: int) -> Fit:
+        n, d = self.data.n, self.d
+        basis = None
+        passes = 0
+        if self.rank < n and not is_explicit("zero", self.rank, n, d):
+            basis = leading_subspace(self.data, self.w, self.rank, rng)
+            self.small, passes = self.data.compressed(basis, d), 7 * self.data.passes
+        self.unit = self._unit(basis)
+        # In units of the data all orders are alike; what is common to all is left out.
+        self.scaled = [x * self.unit ** (2 * (k - d)) for k, x in enumerate(self.w)]
+        small = self.small
+        if _rows(small) > 1000 and tensors_pay(_rows(small), "zero", self.rank, small.n, d):
+            small = as_tensors(small, d)
+        self.small = small.within(Frame("zero", np.zeros(small.n), self.unit**2 * np.eye(small.n)))
+        explicit = is_explicit("zero", self.rank, self.small.n, d)
+        self.model = self._model(self.small.n, explicit)
+        matching = TermMatching(self.model, self.small, rng)
+        count = int(n_init) if not isinstance(n_init, str) else 60 if explicit else 4
+        if isinstance(n_init, str) and self.solver == "lbfgs":
+            count = min(count, 8)  # a start takes hundreds of iterations
+        with Progress(verbose, count) as progress:
+            fit = match_moments(matching, self._starts(init, count, rng), progress.iteration)
+        self.whole = explicit and basis is None
+        if basis is not None and not fit.interrupted:
+            lifted = fit.parameters._replace(means=fit.parameters.means @ basis.T)
+            fit = self._finished(fit, lifted)
+        elif basis is not None:
+            fit.parameters = fit.parameters._replace(means=fit.parameters.means @ basis.T)
+        fit.n_passes += passes
+        return fit
+
+    def _unit(self, basis: np.ndarray | None) -> float:
+        square = second_moment(self.data, np.eye(self.data.n) if basis is None else basis)
+        return float(np.sqrt(square / self.rank)) if square > 0 else 1.0
+
+    def _model(self, n: int, explicit: bool) -> Model:
+        return Model(
+            kind="zero",
+            m=self.rank,
+            n=n,
+            order=self.d,
+            weights=self.scaled,
+            augmentation=self.form,
+            weighting="orders",
+            solver=self.solver,
+            floor=0.0,
+            max_iter=self.max_iter,
+            tol=self.tol,
+            explicit=explicit,
+            mixture=False,
+        )
+
+    def _finished(self, first: Fit, lifted: Parameters) -> Fit:
+        """Least squares in all dimensions, from the solution in a few."""
+        data: Any = Rescaled(self.data, self.unit)
+        matching = MomentMatching(self._model(data.n, False), data)
+        with np.errstate(all="ignore"):
+            fit = match_moments(matching, [lifted])
+        fit.n_iter += first.n_iter
+        fit.n_passes += first.n_passes
+        return fit
+
+    def _starts(self, init: str, count: int, rng: np.random.Generator) -> list[Parameters]:
+        starts = []
+        if init != "random":
+            starts = [self._spectral(rng)] if self._spectral_serves(init) else []
+            if init == "spectral":
+                return starts + [self._spectral(rng) for _ in range(count - 1)]
+        points = normal_points(self.small, rng)
+        for _ in range(count - len(starts)):
+            chosen = points[rng.choice(len(points), self.rank, replace=len(points) < self.rank)]
+            starts.append(start_at(chosen, self.small, self.model))
+        return starts
+
+    def _spectral_serves(self, init: str) -> bool:
+        n = self.small.n + any(self.w[:-1])
+        most = highest_rank(n, self.d)
+        if init == "spectral" and self.rank > most:
+            raise ValueError(
+                f"init='spectral' serves up to {most} terms of order {self.d} in {self.small.n} "
+                f"dimensions, not {self.rank}; use init='random'"
+            )
+        rows, columns = flattening_shape(n, self.d)
+        work = self.rank * rows * columns * min(rows, columns)
+        return self.rank <= most and (init == "spectral" or work < SPECTRAL_WORK)
+
+    def _spectral(self, rng: np.random.Generator) -> Parameters:
+        T = augmented(self.small.moments(self.d), self.small.n, self.w)
+        n = self.small.n + any(self.w[:-1])
+        vectors = decompose(T, n, self.d, self.rank, rng)
+        if n > self.small.n:
+            first = vectors[:, :1]
+            first = np.where(np.abs(first) < 0.05, np.where(first < 0, -0.05, 0.05), first)
+            vectors = vectors[:, 1:] / first
+        return start_at(vectors, self.small, self.model)
+
+
+def flattening_shape(n: int, d: int) -> tuple[int, int]:
+    return total_size(n - 1, -(-d // 2)), total_size(n - 1, d // 2)
+
+
+def _rows(data: Data) -> int:
+    return len(data.atoms) if isinstance(data, AtomData) else 1
+
+
+def _solution(problem: _Problem, fit: Fit, single: bool) -> SymmetricCP:
+    weights, vectors, d = fit.parameters.weights, fit.parameters.means, problem.d
+    vectors = vectors * problem.unit
+    if single:
+        lengths = np.linalg.norm(vectors, axis=1)
+        weights = weights * lengths**d
+        vectors = vectors / np.maximum(lengths, 1e-300)[:, None]
+        if d % 2 == 0:  # a and -a are one; the odd moment below knows which the data have
+            points = Atoms(1.0, vectors, Zero(problem.data.n), np)
+            below = problem.data.tested(points, [0.0] * (d - 1) + [1.0], gradient=False)
+            vectors = np.where(np.asarray(below.values) < 0, -1.0, 1.0)[:, None] * vectors
+    order = np.argsort(-np.abs(weights), kind="stable")
+    scale = problem.unit ** (2 * d)
+    if fit.interrupted:
+        warnings.warn(
+            "the decomposition was interrupted; this is the best so far",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+    elif not fit.converged:
+        warnings.warn(
+            f"the decomposition did not converge in max_iter={problem.max_iter} iterations",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+    return SymmetricCP(
+        weights[order],
+        vectors[order],
+        fit.objective * scale,
+        problem.whole,
+        fit.n_iter,
+        fit.n_passes,
+        fit.converged,
+        fit.interrupted,
+        [value * scale for value in fit.history],
+    )
+
+
+def _weights_over_orders(order: Any, weights: Sequence[float] | None) -> list[float]:
+    if weights is None:
+        w = order_weights(order)
+    else:
+        w = order_weights(weights)
+        if np.ndim(order) or len(w) != int(order) + 1:
+            raise ValueError(
+                f"weights must be {order} + 1 numbers, one for each order 0..{order}; got "
+                f"{list(weights)!r}"
+            )
+    if min(w) < 0 or w[-1] == 0:
+        raise ValueError(f"weights must not be negative, nor 0 for the highest order; got {w}")
+    if len(w) < 4:
+        raise ValueError(
+            f"order must be at least 3, got {len(w) - 1}: a matrix has many decompositions "
+            "(rotations of its factors), a tensor of order 3 or more one"
+        )
+    return w
+
+
+def _check_settings(
+    data: AtomData | TensorData,
+    w: list[float],
+    init: str,
+    solver: str,
+    n_init: Any,
+    max_iter: Any,
+    tol: Any,
+) -> None:
+    if init not in INITS:
+        raise ValueError(f"init must be one of {INITS}, got {init!r}")
+    if solver not in ("auto", "gauss-newton", "lbfgs"):
+        raise ValueError(f"solver must be 'auto', 'gauss-newton' or 'lbfgs', got {solver!r}")
+    if n_init != "auto" and not (isinstance(n_init, int | np.integer) and n_init >= 1):
+        raise ValueError(f"n_init must be 'auto' or a whole number of at least 1, got {n_init!r}")
+    if not (isinstance(max_iter, int | np.integer) and max_iter >= 1):
+        raise ValueError(f"max_iter must be a whole number of at least 1, got {max_iter!r}")
+    if not float(tol) >= 0:
+        raise ValueError(f"tol must be a number of at least 0, got {tol!r}")
+    if isinstance(data, TensorData) and data.tensors.order < len(w) - 1:
+        raise ValueError(
+            f"these moments were kept up to order {data.tensors.order}, not {len(w) - 1}; "
+            f"accumulate with order={len(w) - 1}"
+        )
