@@ -4,6 +4,7 @@ from momentmix.atoms import Gradient
 from momentmix.decomposition import SymmetricCP, symmetric_cp
 from momentmix.dense import dense_moment
 from momentmix.estimator import MomentMixture
+from momentmix.known_covariance import KnownCovarianceMixture
 from momentmix.mixture import Mixture
 from momentmix.moments import contract, contract_grad, inner, inner_grad, squared_distance
 from momentmix.orders import augmented_weights
@@ -12,6 +13,7 @@ from momentmix.tensors import MomentTensors
 
 __all__ = [
     "Gradient",
+    "KnownCovarianceMixture",
     "Mixture",
     "MomentMixture",
     "MomentTensors",

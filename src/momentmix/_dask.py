@@ -111,8 +111,15 @@ class DaskData:
 class DaskLikelihood(EM):
     """The polish on a cluster: one pass a step."""
 
-    def __init__(self, rows: DaskRows, frame: Frame, kind: str, floor: float) -> None:
-        super().__init__(kind, floor)
+    def __init__(
+        self,
+        rows: DaskRows,
+        frame: Frame,
+        kind: str,
+        floor: float,
+        variance: float | None = None,
+    ) -> None:
+        super().__init__(kind, floor, variance)
         self.rows, self.frame = rows, frame
 
     def sums(self, density: Density) -> tuple:

@@ -16,11 +16,11 @@ import numpy as np
 from momentmix._array import to_numpy
 from momentmix.atoms import Atoms
 from momentmix.bilinear import Form, bilinear
-from momentmix.covariance import Zero, projected_covariance
+from momentmix.covariance import Zero, projected_covariance, without_noise
 from momentmix.dense import packed_indices
 from momentmix.frame import Frame
 from momentmix.isserlis import atom_sums
-from momentmix.packed import linear_map, total_size
+from momentmix.packed import linear_map, plus_gaussian, total_size
 from momentmix.tensors import MomentTensors
 
 
@@ -75,6 +75,10 @@ class AtomData:
         covariance = projected_covariance(self.atoms.covariance, basis)
         return AtomData(Atoms(self.atoms.weights, self.atoms.means @ basis, covariance, np))
 
+    def debiased(self, noise: Any) -> AtomData:
+        covariance = without_noise(self.atoms.covariance, noise)
+        return AtomData(Atoms(self.atoms.weights, self.atoms.means, covariance, np))
+
     def halved(self, rng: np.random.Generator) -> AtomData:
         """One half of the atoms minus the other: what sampling noise alone would look like.
 
@@ -106,6 +110,11 @@ class TensorData:
 
     def tested(self, P: Atoms, weights: Sequence[float], gradient: bool) -> Form:
         return self.tensors.tested(P, weights, gradient)
+
+    def debiased(self, noise: Any) -> TensorData:
+        n, order = self.n, self.tensors.order
+        packed = plus_gaussian(self.moments(order), n, covariance=-noise.matrices()[0])
+        return TensorData(MomentTensors.from_sums(self.tensors.count, np.zeros(n), packed, order))
 
     def compressed(self, basis: np.ndarray, order: int) -> TensorData:
         packed, r = linear_map(self.moments(order), basis.T), basis.shape[1]

@@ -16,24 +16,16 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from momentmix._progress import Progress
 from momentmix.atoms import Atoms, Gradient
 from momentmix.bilinear import OfAtoms
-from momentmix.choices import check_rank, is_explicit, tensors_pay
+from momentmix.choices import check_rank
 from momentmix.covariance import Zero
-from momentmix.data import AtomData, Data, Rescaled, TensorData, as_tensors, data_of
-from momentmix.em import Parameters
-from momentmix.frame import Frame
-from momentmix.matching import Fit, Model, MomentMatching, match_moments
+from momentmix.data import AtomData, TensorData, data_of
+from momentmix.matching import Fit
 from momentmix.orders import order_weights
-from momentmix.packed import total_size
-from momentmix.spectral import decompose, highest_rank
-from momentmix.starts import normal_points
-from momentmix.subspace import augmented, estimated_rank, leading_subspace, second_moment
-from momentmix.terms import TermMatching, start_at
+from momentmix.subspace import estimated_rank
+from momentmix.terms import TermSearch
 
-#: Work of a spectral start (rank times that of a singular value decomposition) up to which it pays.
-SPECTRAL_WORK = 1e11
 INITS = ("auto", "random", "spectral")
 
 
@@ -153,171 +145,40 @@ def symmetric_cp(
             )
     rank = check_rank(rank, data.n, len(w) - 1, single)
     form = "post-processing" if nonnegative or (single and len(w) % 2 == 0) else "free"
-    problem = _Problem(data, rank, w, form, solver, max_iter, tol)
-    try:
-        fit = problem.solve(init, n_init, rng, verbose)
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt("interrupted before there was a first guess") from None
-    return _solution(problem, fit, single)
+    search = TermSearch(
+        data, rank, w, form=form, solver=solver, max_iter=max_iter, tol=tol, mixture=False
+    )
+    if init == "spectral":
+        search.check_spectral(min(rank, data.n))
+    return _solution(search, search.solve(init, n_init, rng, verbose))
 
 
-class _Problem:
-    """Where and in which unit a decomposition is looked for, and the search itself."""
-
-    def __init__(
-        self,
-        data: AtomData | TensorData,
-        rank: int,
-        w: list[float],
-        form: str,
-        solver: str,
-        max_iter: int,
-        tol: float,
-    ) -> None:
-        self.data, self.rank, self.w, self.d = data, rank, w, len(w) - 1
-        self.form, self.solver, self.max_iter, self.tol = form, solver, max_iter, tol
-        self.small: Data = data
-
-    def solve(self, init: str, n_init: int | str, rng: np.random.Generator, verbose: int) -> Fit:
-        n, d = self.data.n, self.d
-        basis = None
-        passes = 0
-        if self.rank < n and not is_explicit("zero", self.rank, n, d):
-            basis = leading_subspace(self.data, self.w, self.rank, rng)
-            self.small, passes = self.data.compressed(basis, d), 7 * self.data.passes
-        self.unit = self._unit(basis)
-        # In units of the data all orders are alike; what is common to all is left out.
-        self.scaled = [x * self.unit ** (2 * (k - d)) for k, x in enumerate(self.w)]
-        small = self.small
-        if _rows(small) > 1000 and tensors_pay(_rows(small), "zero", self.rank, small.n, d):
-            small = as_tensors(small, d)
-        self.small = small.within(Frame("zero", np.zeros(small.n), self.unit**2 * np.eye(small.n)))
-        explicit = is_explicit("zero", self.rank, self.small.n, d)
-        self.model = self._model(self.small.n, explicit)
-        matching = TermMatching(self.model, self.small, rng)
-        count = int(n_init) if not isinstance(n_init, str) else 60 if explicit else 4
-        if isinstance(n_init, str) and self.solver == "lbfgs":
-            count = min(count, 8)  # a start takes hundreds of iterations
-        with Progress(verbose, count) as progress:
-            fit = match_moments(matching, self._starts(init, count, rng), progress.iteration)
-        self.whole = explicit and basis is None
-        if basis is not None and not fit.interrupted:
-            lifted = fit.parameters._replace(means=fit.parameters.means @ basis.T)
-            fit = self._finished(fit, lifted)
-        elif basis is not None:
-            fit.parameters = fit.parameters._replace(means=fit.parameters.means @ basis.T)
-        fit.n_passes += passes
-        return fit
-
-    def _unit(self, basis: np.ndarray | None) -> float:
-        square = second_moment(self.data, np.eye(self.data.n) if basis is None else basis)
-        return float(np.sqrt(square / self.rank)) if square > 0 else 1.0
-
-    def _model(self, n: int, explicit: bool) -> Model:
-        return Model(
-            kind="zero",
-            m=self.rank,
-            n=n,
-            order=self.d,
-            weights=self.scaled,
-            augmentation=self.form,
-            weighting="orders",
-            solver=self.solver,
-            floor=0.0,
-            max_iter=self.max_iter,
-            tol=self.tol,
-            explicit=explicit,
-            mixture=False,
-        )
-
-    def _finished(self, first: Fit, lifted: Parameters) -> Fit:
-        """Least squares in all dimensions, from the solution in a few."""
-        data: Any = Rescaled(self.data, self.unit)
-        matching = MomentMatching(self._model(data.n, False), data)
-        with np.errstate(all="ignore"):
-            fit = match_moments(matching, [lifted])
-        fit.n_iter += first.n_iter
-        fit.n_passes += first.n_passes
-        return fit
-
-    def _starts(self, init: str, count: int, rng: np.random.Generator) -> list[Parameters]:
-        starts = []
-        if init != "random":
-            starts = [self._spectral(rng)] if self._spectral_serves(init) else []
-            if init == "spectral":
-                return starts + [self._spectral(rng) for _ in range(count - 1)]
-        points = normal_points(self.small, rng)
-        for _ in range(count - len(starts)):
-            chosen = points[rng.choice(len(points), self.rank, replace=len(points) < self.rank)]
-            starts.append(start_at(chosen, self.small, self.model))
-        return starts
-
-    def _spectral_serves(self, init: str) -> bool:
-        n = self.small.n + any(self.w[:-1])
-        most = highest_rank(n, self.d)
-        if init == "spectral" and self.rank > most:
-            raise ValueError(
-                f"init='spectral' serves up to {most} terms of order {self.d} in {self.small.n} "
-                f"dimensions, not {self.rank}; use init='random'"
-            )
-        rows, columns = flattening_shape(n, self.d)
-        work = self.rank * rows * columns * min(rows, columns)
-        return self.rank <= most and (init == "spectral" or work < SPECTRAL_WORK)
-
-    def _spectral(self, rng: np.random.Generator) -> Parameters:
-        T = augmented(self.small.moments(self.d), self.small.n, self.w)
-        n = self.small.n + any(self.w[:-1])
-        vectors = decompose(T, n, self.d, self.rank, rng)
-        if n > self.small.n:
-            first = vectors[:, :1]
-            first = np.where(np.abs(first) < 0.05, np.where(first < 0, -0.05, 0.05), first)
-            vectors = vectors[:, 1:] / first
-        return start_at(vectors, self.small, self.model)
-
-
-def flattening_shape(n: int, d: int) -> tuple[int, int]:
-    return total_size(n - 1, -(-d // 2)), total_size(n - 1, d // 2)
-
-
-def _rows(data: Data) -> int:
-    return len(data.atoms) if isinstance(data, AtomData) else 1
-
-
-def _solution(problem: _Problem, fit: Fit, single: bool) -> SymmetricCP:
-    weights, vectors, d = fit.parameters.weights, fit.parameters.means, problem.d
-    vectors = vectors * problem.unit
-    if single:
+def _solution(search: TermSearch, fit: Fit) -> SymmetricCP:
+    weights, vectors, d = fit.parameters.weights, fit.parameters.means, search.d
+    if search.single:
         lengths = np.linalg.norm(vectors, axis=1)
         weights = weights * lengths**d
         vectors = vectors / np.maximum(lengths, 1e-300)[:, None]
         if d % 2 == 0:  # a and -a are one; the odd moment below knows which the data have
-            points = Atoms(1.0, vectors, Zero(problem.data.n), np)
-            below = problem.data.tested(points, [0.0] * (d - 1) + [1.0], gradient=False)
+            points = Atoms(1.0, vectors, Zero(search.data.n), np)
+            below = search.data.tested(points, [0.0] * (d - 1) + [1.0], gradient=False)
             vectors = np.where(np.asarray(below.values) < 0, -1.0, 1.0)[:, None] * vectors
-    order = np.argsort(-np.abs(weights), kind="stable")
-    scale = problem.unit ** (2 * d)
+    message = f"the decomposition did not converge in max_iter={search.max_iter} iterations"
     if fit.interrupted:
-        warnings.warn(
-            "the decomposition was interrupted; this is the best so far",
-            ConvergenceWarning,
-            stacklevel=3,
-        )
-    elif not fit.converged:
-        warnings.warn(
-            f"the decomposition did not converge in max_iter={problem.max_iter} iterations",
-            ConvergenceWarning,
-            stacklevel=3,
-        )
+        message = "the decomposition was interrupted; this is the best so far"
+    if fit.interrupted or not fit.converged:
+        warnings.warn(message, ConvergenceWarning, stacklevel=3)
+    order = np.argsort(-np.abs(weights), kind="stable")
     return SymmetricCP(
         weights[order],
         vectors[order],
-        fit.objective * scale,
-        problem.whole,
+        fit.objective,
+        search.whole,
         fit.n_iter,
         fit.n_passes,
         fit.converged,
         fit.interrupted,
-        [value * scale for value in fit.history],
+        fit.history,
     )
 
 

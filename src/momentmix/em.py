@@ -70,10 +70,13 @@ class Density(NamedTuple):
 
 
 class EM:
-    """The iteration: what is done with the sums over the rows, wherever the rows are."""
+    """The iteration: what is done with the sums over the rows, wherever the rows are.
 
-    def __init__(self, kind: str, floor: float) -> None:
-        self.kind, self.floor = kind, floor
+    ``variance`` is that of all spherical components where it is known, and then stays.
+    """
+
+    def __init__(self, kind: str, floor: float, variance: float | None = None) -> None:
+        self.kind, self.floor, self.variance = kind, floor, variance
 
     def sums(self, density: Density) -> tuple:
         """The log-likelihood, and Σ w R, Σ w R xᵀ, Σ w R (features of x)ᵀ over rows of weight 1."""
@@ -92,6 +95,9 @@ class EM:
         """The M-step from sums of responsibilities, points and features."""
         safe = np.maximum(shares, 1e-300)[:, None]
         means = firsts / safe
+        if self.variance is not None:
+            known = np.full(len(shares), self.variance)
+            return Parameters(shares / shares.sum(), means, known)
         covariances = fitted_covariance(self.kind, shares, means, seconds / safe, self.floor)
         return Parameters(shares / shares.sum(), means, covariances)
 
@@ -135,8 +141,15 @@ class Likelihood(EM):
     variance.
     """
 
-    def __init__(self, X: np.ndarray, weights: np.ndarray | None, kind: str, floor: float) -> None:
-        super().__init__(kind, floor)
+    def __init__(
+        self,
+        X: np.ndarray,
+        weights: np.ndarray | None,
+        kind: str,
+        floor: float,
+        variance: float | None = None,
+    ) -> None:
+        super().__init__(kind, floor, variance)
         self.X = X
         p, n = X.shape
         self.weights = np.full(p, 1 / p) if weights is None else weights
@@ -147,6 +160,10 @@ class Likelihood(EM):
         # Squares are made again in each block; products of pairs of features are kept if they fit.
         keep = not self._shape.diagonal and 8 * p * width <= _CACHE_BYTES
         self._features = np.ascontiguousarray(self._shape.quadratic(X)) if keep else None
+
+    def part(self, rows: np.ndarray, weights: np.ndarray | None) -> Likelihood:
+        """That of some of the rows, with other weights."""
+        return Likelihood(self.X[rows], weights, self.kind, self.floor, self.variance)
 
     def _blocks(self) -> list[slice]:
         return [slice(a, a + self._step) for a in range(0, len(self.X), self._step)]

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, DensityMixin
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from momentmix import _dask, matching, search
 from momentmix._parallel import thread_limit
@@ -19,11 +14,11 @@ from momentmix.choices import (
     sampling_weights,
     tensors_pay,
 )
-from momentmix.covariance import precision_cholesky, raised_to_floor
-from momentmix.data import AtomData, Data, TensorData, data_of
-from momentmix.em import Likelihood, Parameters, softmax
+from momentmix.covariance import raised_to_floor
+from momentmix.data import AtomData, Data, TensorData
+from momentmix.em import Likelihood, Parameters
+from momentmix.fitted import MixtureEstimator
 from momentmix.frame import Frame
-from momentmix.mixture import Mixture
 from momentmix.settings import (
     check_settings,
     frame_for,
@@ -38,25 +33,8 @@ from momentmix.tensors import MomentTensors
 #: Rows that a Dask array is taken to have, which may not know; tensors pay for that many.
 CLUSTER_ROWS = 10_000_000
 
-#: Attributes that a stream of partial_fit makes when they are asked for.
-_SOLVED = (
-    "weights_",
-    "means_",
-    "covariances_",
-    "precisions_",
-    "precisions_cholesky_",
-    "mixture_",
-    "converged_",
-    "n_iter_",
-    "n_passes_",
-    "objective_",
-    "lower_bound_",
-    "lower_bounds_",
-    "history_",
-)
 
-
-class MomentMixture(DensityMixin, BaseEstimator):
+class MomentMixture(MixtureEstimator):
     """Gaussian mixture fitted by its moments, then by its likelihood.
 
     A drop-in for scikit-learn's ``GaussianMixture``: same methods and fitted attributes. Moments
@@ -194,20 +172,7 @@ class MomentMixture(DensityMixin, BaseEstimator):
         check_settings(self)
         if _dask.is_dask(X):
             return self._fit_dask(X, sample_weight)
-        X = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
-        X = X.astype(np.float64, copy=False)
-        weights = None
-        if sample_weight is not None:
-            weights = _check_sample_weight(
-                sample_weight, X, dtype=np.float64, ensure_non_negative=True
-            )
-            X, weights = X[weights > 0], weights[weights > 0]
-            weights = weights / weights.sum()
-        if len(X) < self.n_components:
-            raise ValueError(
-                f"Expected n_samples >= n_components but got n_components = {self.n_components}, "
-                f"n_samples = {len(X)}"
-            )
+        X, weights = self._fitted_rows(X, sample_weight)
         self._end_stream()
         if self.polish is None:
             return self._fit_pure(self._data(X, weights), passes=1)
@@ -221,7 +186,7 @@ class MomentMixture(DensityMixin, BaseEstimator):
             result = self._solve_likelihood(*parts, early)
         result.log_likelihood -= frame.log_volume
         result.log_likelihoods = [v - frame.log_volume for v in result.log_likelihoods]
-        self._set(result, frame)
+        self._finish(result, frame)
         return self
 
     def _likelihood_problem(
@@ -271,30 +236,8 @@ class MomentMixture(DensityMixin, BaseEstimator):
             result.log_likelihood = polished.log_likelihood - frame.log_volume
             result.converged, result.interrupted = polished.converged, polished.interrupted
         result.n_passes = rows.n_passes
-        self._set(result, frame)
+        self._finish(result, frame)
         return self
-
-    def _note_features(self, X: Any) -> None:
-        """As scikit-learn does for tables in memory."""
-        self.n_features_in_ = int(X.shape[1])
-        self.__dict__.pop("feature_names_in_", None)
-        names = _dask.feature_names(X)
-        if names is not None:
-            self.feature_names_in_ = names
-
-    def _check_features(self, X: Any, first: bool = False) -> None:
-        if first:
-            return
-        if X.shape[1] != self.n_features_in_:
-            raise ValueError(
-                f"X has {X.shape[1]} features, but MomentMixture is expecting "
-                f"{self.n_features_in_} features as input"
-            )
-        names, known = _dask.feature_names(X), getattr(self, "feature_names_in_", None)
-        if names is not None and known is not None and list(names) != list(known):
-            raise ValueError(
-                f"the columns are {', '.join(names)}, but were {', '.join(known)} in fit"
-            )
 
     def _data(self, X: np.ndarray, weights: np.ndarray | None) -> Data:
         """Rows for a pure moment fit, or the moments that one pass over them gives."""
@@ -306,74 +249,6 @@ class MomentMixture(DensityMixin, BaseEstimator):
                 return TensorData(MomentTensors.from_samples(X, order, weights))
         return AtomData.of_rows(X, weights)
 
-    def fit_moments(self, P: Any, y: Any = None) -> MomentMixture:
-        """Fit to the moments of a Mixture, of Samples, debiased ones included, or MomentTensors.
-
-        There is no likelihood to polish, so this is the moment estimate itself.
-        """
-        check_settings(self)
-        data = data_of(P)
-        if isinstance(data, TensorData):
-            order_for(self, data.n, held=data.tensors.order)
-        self._end_stream()
-        self.n_features_in_ = data.n
-        self.__dict__.pop("feature_names_in_", None)
-        return self._fit_pure(data)
-
-    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> MomentMixture:
-        """Take in one more batch of rows, and forget the rows.
-
-        The moments so far are in ``moments_``. Parameters are solved for when they are first asked
-        for (``means_``, ``predict``, …), and then equal those of ``fit`` with ``polish=None`` on
-        all batches together, to rounding where the solver gets there (1e-8 of parameters that the
-        data determine). A Dask array or DataFrame is a batch too. ``fit`` and ``fit_moments``
-        end the stream.
-        """
-        check_settings(self)
-        stream: MomentTensors | None = self.__dict__.get("moments_")
-        first = stream is None
-        weights, there = sample_weight, _dask.is_dask(X)
-        if there:
-            self._check_features(X, first)
-        else:
-            X = validate_data(self, X, reset=first, dtype=[np.float64, np.float32])
-            if sample_weight is not None:
-                weights = _check_sample_weight(
-                    sample_weight, X, dtype=np.float64, ensure_non_negative=True
-                )
-        order = order_for(self, X.shape[1])
-        moments = MomentTensors(X.shape[1], order) if stream is None else stream
-        if moments.order != order:
-            raise ValueError(
-                f"the settings now need order {order}, but the stream was begun with order "
-                f"{moments.order}; call partial_fit of a new estimator"
-            )
-        with thread_limit(self.n_jobs):
-            moments = moments + MomentTensors.from_samples(X, order, weights)
-        if there:
-            self._note_features(X)
-        self._last_solution = self._previous_solution()
-        for name in _SOLVED:
-            self.__dict__.pop(name, None)
-        self.moments_ = moments  # a new object, after the old parameters are gone
-        return self
-
-    def _end_stream(self) -> None:
-        self.__dict__.pop("moments_", None)
-
-    def _previous_solution(self) -> tuple | None:
-        """Weights, means and covariances that were solved for last, if any were."""
-        if "means_" in vars(self):
-            return self.weights_, self.means_, self.covariances_
-        return vars(self).get("_last_solution")
-
-    def __getattr__(self, name: str) -> Any:
-        # Only asked for what is not there: fitted attributes of a stream not solved yet.
-        if name in _SOLVED and "moments_" in vars(self):
-            self._fit_pure(TensorData(self.moments_))
-            return vars(self)[name]
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-
     def _fit_pure(self, data: Data, passes: int = 0) -> MomentMixture:
         """The moment estimate; ``passes`` were made over the rows to get the data."""
         frame = frame_for(self, data)
@@ -383,7 +258,7 @@ class MomentMixture(DensityMixin, BaseEstimator):
             result = self._solve_moments(model, frame, scaled)
         result.log_likelihood = np.nan
         result.n_passes += passes if data.passes == 0 else 0
-        self._set(result, frame)
+        self._finish(result, frame)
         return self
 
     def _solve_moments(self, model: matching.Model, frame: Frame, data: Data) -> matching.Fit:
@@ -468,106 +343,20 @@ class MomentMixture(DensityMixin, BaseEstimator):
                 callback=progress.start,
             )
 
-    def _set(self, result: matching.Fit, frame: Frame) -> None:
-        weights, means, covariances = frame.back(result.parameters)
-        weights = weights / weights.sum()
-        covariances = np.ascontiguousarray(covariances)
+    def _finish(self, result: matching.Fit, frame: Frame) -> None:
         try:
-            precisions = precision_cholesky(self.covariance_type, covariances)
+            self._set(result, frame.back(result.parameters), self.covariance_type)
         except np.linalg.LinAlgError as error:
             raise ValueError(
                 f"a fitted covariance is singular with reg_covar={self.reg_covar:g}; raise it, "
                 "or drop constant or dependent features"
             ) from error
-        self.mixture_ = Mixture(weights, means, covariances, self.covariance_type)
-        self.weights_, self.means_, self.covariances_ = weights, means, covariances
-        self.precisions_, self.precisions_cholesky_ = precisions
-        self.converged_ = bool(result.converged)
-        self.n_iter_, self.n_passes_ = int(result.n_iter), int(result.n_passes)
-        self.objective_ = float(result.objective)
-        self.lower_bound_ = float(result.log_likelihood)
-        self.lower_bounds_ = list(result.log_likelihoods)
-        self.history_ = list(result.history)
-        if result.interrupted:
-            warnings.warn(
-                "the fit was interrupted; the attributes hold the best parameters so far",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
-        elif not result.converged:
-            warnings.warn(
-                f"the fit did not converge in max_iter={self.max_iter} iterations; raise max_iter "
-                f"or tol (now {self.tol:g}), or ask for fewer components",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
 
-    def _generator(self) -> np.random.Generator:
-        seeds = check_random_state(self.random_state).randint(2**31, size=4)
-        return np.random.default_rng(seeds)
+    def _check_settings(self) -> None:
+        check_settings(self)
 
-    def _rows(self, X: Any) -> np.ndarray:
-        check_is_fitted(self)
-        return validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
-
-    def score_samples(self, X: Any) -> np.ndarray:
-        """Log density of each row; of a Dask array or DataFrame a lazy Dask array, as below."""
-        return self._by_row(X, Mixture.log_prob)
-
-    def score(self, X: Any, y: Any = None) -> float:
-        """Mean log density of the rows."""
-        total, count = self._total_score(X)
-        return total / count
-
-    def _total_score(self, X: Any) -> tuple[float, int]:
-        if _dask.is_dask(X):
-            check_is_fitted(self)
-            self._check_features(X)
-            return _dask.score_and_count(X, self.mixture_)
-        return float(np.sum(self.score_samples(X))), len(X)
-
-    def _by_row(self, X: Any, function: Any, width: int | None = None, dtype: Any = float) -> Any:
-        """function(mixture, rows), here or block by block where the rows are."""
-        if not _dask.is_dask(X):
-            X = self._rows(X)
-            return function(self.mixture_, X)
-        check_is_fitted(self)
-        self._check_features(X)
-        return _dask.map_rows(X, function, self.mixture_, width, dtype)
-
-    def predict(self, X: Any) -> np.ndarray:
-        """The most probable component of each row."""
-        return self._by_row(X, _most_probable, dtype=np.int64)
-
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """Posterior probability of each component for each row."""
-        check_is_fitted(self)
-        return self._by_row(X, _posterior, width=len(self.weights_))
-
-    def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> np.ndarray:
-        return self.fit(X, y, sample_weight).predict(X)
-
-    def sample(self, n_samples: int = 1) -> tuple[np.ndarray, np.ndarray]:
-        """Random rows of the fitted mixture, and the component of each."""
-        check_is_fitted(self)
-        return self.mixture_.sample(n_samples, self._generator())
+    def _needed_order(self, n: int, held: int | None = None) -> int:
+        return order_for(self, n, held)
 
     def _n_parameters(self) -> int:
         return parameter_count(self.covariance_type, *self.means_.shape)
-
-    def bic(self, X: Any) -> float:
-        """Bayesian information criterion; the lower the better."""
-        total, p = self._total_score(X)
-        return -2 * total + self._n_parameters() * float(np.log(p))
-
-    def aic(self, X: Any) -> float:
-        """Akaike information criterion; the lower the better."""
-        return -2 * self._total_score(X)[0] + 2 * self._n_parameters()
-
-
-def _most_probable(mixture: Mixture, X: np.ndarray) -> np.ndarray:
-    return mixture.log_joint(X).argmax(axis=1)
-
-
-def _posterior(mixture: Mixture, X: np.ndarray) -> np.ndarray:
-    return softmax(mixture.log_joint(X))[0]

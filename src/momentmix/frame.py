@@ -88,6 +88,10 @@ class Frame:
             return (X - self.centre) * self.inverse
         return (X - self.centre) @ self.inverse
 
+    def restore(self, Z: np.ndarray) -> np.ndarray:
+        """Points in the original coordinates."""
+        return self.centre + (Z * self.scale if self.diagonal else Z @ self.scale)
+
     def apply_atoms(self, atoms: Atoms) -> Atoms:
         """A distribution in these coordinates; its covariances turn full where they must."""
         n = len(self.centre)
@@ -114,10 +118,7 @@ class Frame:
     def back(self, parameters: Parameters) -> Parameters:
         """Parameters in the original coordinates."""
         weights, means, covariances = parameters
-        if self.diagonal:
-            means, A = means * self.scale, self.scale
-        else:
-            means, A = means @ self.scale, self.scale.T
+        A = self.scale if self.diagonal else self.scale.T
         return Parameters(
-            weights, self.centre + means, mapped_covariance(self.kind, covariances, A)
+            weights, self.restore(means), mapped_covariance(self.kind, covariances, A)
         )

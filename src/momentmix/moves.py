@@ -165,8 +165,8 @@ def _split(likelihood: Likelihood, r: np.ndarray, rng: np.random.Generator) -> S
     share = float(weights.sum())
     if len(own) < 8 or share <= 0:
         return best
-    X = likelihood.X[own]
-    local = Likelihood(X, weights / share, likelihood.kind, likelihood.floor)
+    local = likelihood.part(own, weights / share)
+    X = local.X
     one = local.from_responsibilities(np.ones((len(own), 1)))
     single = local.value(one)
     for direction in _directions(local, one, rng):

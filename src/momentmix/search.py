@@ -137,7 +137,6 @@ def fit_likelihood(
     """
     # On small data threads cost more than they give; on large data EM uses them itself.
     workers = worker_count(np) if 2e5 < likelihood.X.size < 4e6 else 1
-
     search = LikelihoodSearch(likelihood, rng, tol, max_iter)
 
     def moment_start(job: tuple[int, Parameters]) -> tuple[Parameters, Solution | None]:
@@ -148,17 +147,40 @@ def fit_likelihood(
         callback("moments", solution.value)
         return parameters, solution
 
-    def candidate(parameters: Parameters, solution: Solution | None) -> Candidate:
-        return Candidate(EMResult(parameters, -np.inf, 0, False, False), solution)
-
     solved: list[tuple[Parameters, Solution | None]] = []
-    values: list[float] = []
-    final = candidate(others[0] if others else starts[0][1], None)
     try:
         with single_threaded_blas():
             solved = parallel_map(moment_start, starts, workers)
-            candidates = [candidate(*pair) for pair in solved]
-            candidates += [candidate(parameters, None) for parameters in others]
+    except KeyboardInterrupt:
+        search.interrupted = True
+    candidates = [candidate(*pair) for pair in solved]
+    candidates += [candidate(parameters) for parameters in others]
+    fit = polished(search, whole, candidates or [candidate(starts[0][1])], wide, callback)
+    solutions = [solution for _, solution in solved if solution is not None]
+    evaluations = sum(solution.n_passes for solution in solutions)
+    moment_passes = sum(matching.passes(1) for matching in matchings)
+    if not matchings[0].model.explicit:
+        moment_passes = matchings[0].passes(evaluations)
+    fit.n_passes += moment_passes
+    return fit
+
+
+def candidate(parameters: Parameters, solution: Solution | None = None) -> Candidate:
+    return Candidate(EMResult(parameters, -np.inf, 0, False, False), solution)
+
+
+def polished(
+    search: LikelihoodSearch,
+    whole: Likelihood,
+    candidates: list[Candidate],
+    wide: bool,
+    callback: Callable[[str, float], None],
+) -> Fit:
+    """The best likelihood that some candidates lead to, at the end that of the ``whole``."""
+    values: list[float] = []
+    final = candidates[0]
+    try:
+        with single_threaded_blas():
             short = search.shortlist(candidates, callback)
             if wide:
                 best, values = search.best(short, callback)
@@ -166,7 +188,7 @@ def fit_likelihood(
                 best = search.finish(short[0])
                 values = [best.value]
             search.likelihood = whole
-            final = search.run(best, max_iter, tol)
+            final = search.run(best, search.max_iter, search.tol)
     except KeyboardInterrupt:
         search.interrupted = True
     if search.interrupted:
@@ -174,18 +196,13 @@ def fit_likelihood(
         value = whole.value(final.result.parameters)  # that of a sample so far, or not known
     else:
         value = final.value
-    solutions = [solution for _, solution in solved if solution is not None]
-    evaluations = sum(solution.n_passes for solution in solutions)
-    moment_passes = sum(matching.passes(1) for matching in matchings)
-    if not matchings[0].model.explicit:
-        moment_passes = matchings[0].passes(evaluations)
     chosen = final.solution
     return Fit(
         final.result.parameters,
         np.nan if chosen is None else chosen.value,
         value,
         final.result.n_iter,
-        search.n_iter + moment_passes,
+        search.n_iter,
         final.result.converged,
         search.interrupted,
         [] if chosen is None else chosen.history,
@@ -262,7 +279,7 @@ def sample_of_rows(likelihood: Likelihood, rng: np.random.Generator) -> Likeliho
         return likelihood
     count = max(LARGE_DATA // 2 // n, 2000)
     rows = np.sort(rng.choice(p, count, p=likelihood.weights))
-    return Likelihood(likelihood.X[rows], None, likelihood.kind, likelihood.floor)
+    return likelihood.part(rows, None)
 
 
 def affordable_starts(model: Model, p: int) -> int:

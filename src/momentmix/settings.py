@@ -33,34 +33,57 @@ from momentmix.starts import INITS, around_points
 
 
 def check_settings(s: Any) -> None:
-    def one_of(name: str, allowed: tuple) -> None:
-        if getattr(s, name) not in allowed:
-            raise ValueError(f"{name} must be one of {allowed}, got {getattr(s, name)!r}")
+    """Of MomentMixture."""
+    check_common_settings(s, (*INITS, "auto"))
+    _one_of(s, "covariance_type", COVARIANCE_TYPES)
+    _number(s, "order", Integral, 2, ("auto",))
+    _number(s, "reg_covar", Real, 0)
+    _one_of(s, "weighting", ("auto", "orders", "optimal"))
+    _one_of(s, "moments", ("auto", "tensors", "samples"))
 
-    def number(name: str, kind: Any, least: float, words: tuple = ()) -> None:
-        value = getattr(s, name)
-        if isinstance(value, str) and value in words:
-            return
-        if isinstance(value, bool) or not isinstance(value, kind) or not value >= least:
-            what = "a whole number" if kind is Integral else "a number"
-            extra = "".join(f", or {word!r}" for word in words)
-            raise ValueError(f"{name} must be {what} of at least {least}{extra}, got {value!r}")
 
-    number("n_components", Integral, 1)
-    one_of("covariance_type", COVARIANCE_TYPES)
-    number("order", Integral, 2, ("auto",))
-    number("n_init", Integral, 1, ("auto",))
-    number("reg_covar", Real, 0)
-    number("max_iter", Integral, 1)
-    number("tol", Real, 0)
-    one_of("weighting", ("auto", "orders", "optimal"))
-    one_of("moments", ("auto", "tensors", "samples"))
-    one_of("augmentation", ("implicit", "post-processing"))
-    one_of("solver", ("auto", "gauss-newton", "lbfgs"))
-    one_of("init", ("auto", *INITS))
-    one_of("polish", ("em", None))
+def check_common_settings(s: Any, inits: tuple) -> None:
+    """Of every estimator; the number of components, the solver and how it ends."""
+    _number(s, "n_components", Integral, 1)
+    _number(s, "n_init", Integral, 1, ("auto",))
+    _number(s, "max_iter", Integral, 1)
+    _number(s, "tol", Real, 0)
+    _one_of(s, "augmentation", ("implicit", "post-processing"))
+    _one_of(s, "solver", ("auto", "gauss-newton", "lbfgs"))
+    _one_of(s, "init", inits)
+    _one_of(s, "polish", ("em", None))
     if isinstance(s.order_weights, str) and s.order_weights != "auto":
         raise ValueError(f"order_weights must be 'auto' or numbers, got {s.order_weights!r}")
+
+
+def _one_of(s: Any, name: str, allowed: tuple) -> None:
+    if getattr(s, name) not in allowed:
+        raise ValueError(f"{name} must be one of {allowed}, got {getattr(s, name)!r}")
+
+
+def _number(s: Any, name: str, kind: Any, least: float, words: tuple = ()) -> None:
+    value = getattr(s, name)
+    if isinstance(value, str) and value in words:
+        return
+    if isinstance(value, bool) or not isinstance(value, kind) or not value >= least:
+        what = "a whole number" if kind is Integral else "a number"
+        extra = "".join(f", or {word!r}" for word in words)
+        raise ValueError(f"{name} must be {what} of at least {least}{extra}, got {value!r}")
+
+
+def weights_over_orders(s: Any, order: int, unit: float, auto: Any = gaussian_weights) -> list:
+    """ω in the frame's unit, the given weights, or those of ``auto``."""
+    if s.omega is not None:
+        return list(augmented_weights(order, float(s.omega) / unit))
+    if isinstance(s.order_weights, str):
+        return list(auto(order))
+    weights = [float(w) for w in s.order_weights]
+    if len(weights) != order + 1 or min(weights) < 0 or not np.all(np.isfinite(weights)):
+        raise ValueError(
+            f"order_weights must be 'auto' or {order + 1} numbers that are not negative, "
+            f"one for each order 0..{order}; got {s.order_weights!r}"
+        )
+    return weights
 
 
 def frame_for(s: Any, data: Data) -> Frame:
@@ -97,19 +120,10 @@ def model_for(
     explicit = is_explicit(kind, m, n, order)
     if s.moments == "samples" and not isinstance(data, TensorData):
         explicit = False
+    weights = weights_over_orders(s, order, unit, auto_weights)
     weighting = "orders"
-    if s.omega is not None:
-        weights = list(augmented_weights(order, float(s.omega) / unit))
-    elif isinstance(s.order_weights, str):
-        weights = list(auto_weights(order))
+    if s.omega is None and isinstance(s.order_weights, str):
         weighting = _weighting(s, explicit, total_size(n, order), pure)
-    else:
-        weights = [float(w) for w in s.order_weights]
-        if len(weights) != order + 1 or min(weights) < 0 or not np.all(np.isfinite(weights)):
-            raise ValueError(
-                f"order_weights must be 'auto' or {order + 1} numbers that are not negative, "
-                f"one for each order 0..{order}; got {s.order_weights!r}"
-            )
     return matching.Model(
         kind=kind,
         m=m,

@@ -6,24 +6,32 @@ to stand for one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from scipy.optimize import nnls
 
+from momentmix._progress import Progress
 from momentmix.atoms import Atoms
+from momentmix.choices import is_explicit, tensors_pay
 from momentmix.covariance import Zero
-from momentmix.data import Data, Less
+from momentmix.data import AtomData, Data, Less, Rescaled, as_tensors
+from momentmix.dense import packed_size
 from momentmix.em import Parameters
-from momentmix.matching import Model, MomentMatching
+from momentmix.frame import Frame
+from momentmix.matching import Fit, Model, MomentMatching, match_moments
 from momentmix.solvers import Solution
+from momentmix.spectral import decompose, halves, highest_rank
 from momentmix.starts import normal_points
+from momentmix.subspace import augmented, leading_subspace, second_moment
 
 #: Cosine from which two terms share a direction, iterations after which that is looked for, and
 #: random starts for the one that must move.
 SHARED, LOOK, TRIES = 0.9, 40, 6
+#: Work of a spectral start (rank times that of a singular value decomposition) up to which it pays.
+SPECTRAL_WORK = 1e11
 
 
 def start_at(vectors: np.ndarray, data: Any, model: Model) -> Parameters:
@@ -47,6 +55,8 @@ def start_at(vectors: np.ndarray, data: Any, model: Model) -> Parameters:
         L = np.linalg.cholesky(G)
         weights = nnls(L.T, np.linalg.solve(L, b))[0]
         weights = np.maximum(weights, 0.1 * np.mean(weights) + 1e-6)
+    if model.mixture:
+        weights = weights / np.sum(weights)
     return Parameters(weights, vectors, np.empty((len(weights), 0)))
 
 
@@ -127,15 +137,164 @@ class TermMatching(MomentMatching):
             weights = np.append(weights[keep], term.weights)
             means = np.vstack([means[keep], term.means])
             keep = np.arange(len(weights))
+        if self.model.mixture:
+            weights = weights / weights.sum()
         return Parameters(weights, means, np.empty((len(weights), 0)))
 
     def _one_term(self, others: Atoms, points: np.ndarray | None) -> Parameters:
         """The best term for what the others leave, from given points or from random ones."""
         data: Any = Less(self.data, others) if len(others) else self.data
-        one = replace(self.model, m=1, explicit=False, max_iter=50, tol=1e-6)
+        form = "free" if self.model.augmentation == "free" else "post-processing"
+        one = replace(
+            self.model, m=1, explicit=False, max_iter=50, tol=1e-6, augmentation=form, mixture=False
+        )
         matching = MomentMatching(one, data)
         if points is None:
             points = normal_points(self.data, self.rng)[:TRIES]
         starts = [start_at(point[None], data, one) for point in points]
         found = [matching.solve(start, strict=False) for start in starts]
         return min(found, key=lambda pair: pair[1].value)[0]
+
+
+class TermSearch:
+    """Terms for the moments of some data: where they are looked for, from where, in which unit.
+
+    ``weights`` are those of the orders 0..d, ``form`` is that of the weights of the terms
+    (``Parametrisation``), whose sum is 1 if they make a ``mixture``. Where the data have many
+    dimensions, terms are found in the few that the moments span, and finished in all of them.
+    """
+
+    def __init__(
+        self,
+        data: Data,
+        rank: int,
+        weights: Sequence[float],
+        *,
+        form: str,
+        solver: str,
+        max_iter: int,
+        tol: float,
+        mixture: bool,
+    ) -> None:
+        self.data, self.rank, self.weights, self.d = data, rank, list(weights), len(weights) - 1
+        self.single = not any(self.weights[:-1])
+        self.form, self.solver, self.mixture = form, solver, mixture
+        self.max_iter, self.tol = max_iter, tol
+        self.whole = False  # whether the cost has its constant
+
+    def solve(
+        self,
+        init: str,
+        n_init: int | str,
+        rng: np.random.Generator,
+        verbose: int,
+        given: Parameters | None = None,
+    ) -> Fit:
+        """The best of several starts, or what a ``given`` one leads to, in the data's own unit."""
+        n, d = self.data.n, self.d
+        basis, passes = np.eye(n), 1
+        if given is None and self.rank < n and not is_explicit("zero", self.rank, n, d):
+            basis, passes = leading_subspace(self.data, self.weights, self.rank, rng), 7
+        square = second_moment(self.data, basis)
+        unit = float(np.sqrt(square / self.rank)) if square > 0 else 1.0
+        # In units of the data all orders are alike; what is common to all is left out.
+        scaled = [w * unit ** (2 * (k - d)) for k, w in enumerate(self.weights)]
+        few = basis.shape[1] < n
+        small = self.data.compressed(basis, d) if few else self.data
+        rows = len(small.atoms) if isinstance(small, AtomData) else 0
+        if rows > 1000 and tensors_pay(rows, "zero", self.rank, small.n, d):
+            small = as_tensors(small, d)
+        small = small.within(Frame("zero", np.zeros(small.n), unit**2 * np.eye(small.n)))
+        explicit = is_explicit("zero", self.rank, small.n, d)
+        matching = TermMatching(self._model(small.n, scaled, explicit), small, rng)
+        if given is not None:
+            starts = [given._replace(means=given.means / unit)]
+        else:
+            starts = self._starts(matching, init, self._count(n_init, explicit), rng)
+        with Progress(verbose, len(starts)) as progress:
+            fit = match_moments(matching, starts, progress.iteration)
+        fit.parameters = fit.parameters._replace(means=fit.parameters.means @ basis.T)
+        if few and not fit.interrupted:
+            fit = self._finished(fit, unit, scaled)
+        self.whole = explicit and not few
+        fit.n_passes += passes * self.data.passes
+        return self._in_units(fit, unit)
+
+    def _model(self, n: int, weights: list[float], explicit: bool) -> Model:
+        return Model(
+            kind="zero",
+            m=self.rank,
+            n=n,
+            order=self.d,
+            weights=weights,
+            augmentation=self.form,
+            weighting="orders",
+            solver=self.solver,
+            floor=0.0,
+            max_iter=self.max_iter,
+            tol=self.tol,
+            explicit=explicit,
+            mixture=self.mixture,
+        )
+
+    def _count(self, n_init: int | str, explicit: bool) -> int:
+        if not isinstance(n_init, str):
+            return int(n_init)
+        if self.solver == "lbfgs":
+            return 8 if explicit else 4  # a start takes hundreds of iterations
+        return 60 if explicit else 4
+
+    def _finished(self, first: Fit, unit: float, weights: list[float]) -> Fit:
+        """Least squares in all dimensions, from the solution in a few."""
+        data: Any = Rescaled(self.data, unit)
+        matching = MomentMatching(self._model(data.n, weights, False), data)
+        fit = match_moments(matching, [first.parameters])
+        fit.n_iter += first.n_iter
+        fit.n_passes += first.n_passes
+        return fit
+
+    def _in_units(self, fit: Fit, unit: float) -> Fit:
+        scale = unit ** (2 * self.d)
+        fit.parameters = fit.parameters._replace(means=fit.parameters.means * unit)
+        fit.objective *= scale
+        fit.history = [value * scale for value in fit.history]
+        return fit
+
+    def _starts(
+        self, matching: TermMatching, init: str, count: int, rng: np.random.Generator
+    ) -> list[Parameters]:
+        small, model = matching.data, matching.model
+        if init == "spectral":
+            self.check_spectral(small.n)
+            return [self._spectral(matching, rng) for _ in range(count)]
+        starts = []
+        if init == "auto" and self._spectral_pays(small.n):
+            starts = [self._spectral(matching, rng)]
+        points = normal_points(small, rng)
+        for _ in range(count - len(starts)):
+            chosen = rng.choice(len(points), self.rank, replace=len(points) < self.rank)
+            starts.append(start_at(points[chosen], small, model))
+        return starts
+
+    def check_spectral(self, n: int) -> None:
+        most = highest_rank(n + (not self.single), self.d)
+        if self.rank > most:
+            raise ValueError(
+                f"init='spectral' serves up to {most} terms of order {self.d} in {n} dimensions, "
+                f"not {self.rank}; use init='random'"
+            )
+
+    def _spectral_pays(self, n: int) -> bool:
+        dimensions = n + (not self.single)
+        rows, columns = (packed_size(dimensions, k) for k in halves(self.d))
+        work = self.rank * rows * columns * min(rows, columns)
+        return self.rank <= highest_rank(dimensions, self.d) and work < SPECTRAL_WORK
+
+    def _spectral(self, matching: TermMatching, rng: np.random.Generator) -> Parameters:
+        small = matching.data
+        T = augmented(small.moments(self.d), small.n, self.weights)
+        vectors = decompose(T, small.n + (not self.single), self.d, self.rank, rng)
+        if not self.single:  # (t, a) stands for the point a / t
+            first = vectors[:, :1]
+            vectors = vectors[:, 1:] / np.where(np.abs(first) < 0.05, 0.05, first)
+        return start_at(vectors, small, matching.model)

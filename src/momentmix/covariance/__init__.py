@@ -43,6 +43,7 @@ from momentmix.covariance.likelihood import (
     precision_cholesky,
     projected_covariance,
     replaced,
+    without_noise,
 )
 from momentmix.covariance.validation import component_covariance, noise_covariance
 
@@ -73,4 +74,5 @@ __all__ = [
     "restricted",
     "smallest_variance",
     "stacked",
+    "without_noise",
 ]

@@ -83,6 +83,14 @@ def projected_covariance(covariance: Any, basis: np.ndarray) -> Any:
     return make_covariance("full", basis.T @ matrices @ basis, r)
 
 
+def without_noise(covariance: Any, noise: Any) -> Any:
+    """Σ_i - N for covariances of atoms and a noise that all share."""
+    if covariance.zero:
+        return noise.negative()
+    matrices = np.asarray(covariance.matrices()) - noise.matrices()
+    return make_covariance("full", matrices, covariance.n_features)
+
+
 def merged_covariance(kind: str, difference: np.ndarray) -> np.ndarray:
     """The outer square of a difference of means, as far as a covariance of the type can see it."""
     if kind == "spherical":

@@ -1,0 +1,281 @@
+"""What the estimators share: streams of batches, fitted attributes, predictions.
+
+An estimator says how it fits moments (``_fit_pure``) and up to which order it needs them
+(``_needed_order``); the rest is here.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, DensityMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from momentmix import _dask
+from momentmix._parallel import thread_limit
+from momentmix.covariance import precision_cholesky
+from momentmix.data import Data, TensorData, data_of
+from momentmix.em import Parameters, softmax
+from momentmix.matching import Fit
+from momentmix.mixture import Mixture
+from momentmix.tensors import MomentTensors
+
+#: Attributes that a stream of partial_fit makes when they are asked for.
+SOLVED = (
+    "weights_",
+    "means_",
+    "covariances_",
+    "precisions_",
+    "precisions_cholesky_",
+    "mixture_",
+    "converged_",
+    "n_iter_",
+    "n_passes_",
+    "objective_",
+    "lower_bound_",
+    "lower_bounds_",
+    "history_",
+)
+
+
+class MixtureEstimator(DensityMixin, BaseEstimator):
+    """A mixture to be fitted by its moments, in the manner of scikit-learn's GaussianMixture."""
+
+    def _check_settings(self) -> None:
+        raise NotImplementedError
+
+    def _needed_order(self, n: int, held: int | None = None) -> int:
+        """The order of the moments to match; ``held`` is the highest that there is."""
+        raise NotImplementedError
+
+    def _fit_pure(self, data: Data, passes: int = 0) -> Any:
+        """The moment estimate; ``passes`` were made over the rows to get the data."""
+        raise NotImplementedError
+
+    def _n_parameters(self) -> int:
+        raise NotImplementedError
+
+    # Rows, weights and names
+
+    def _checked_rows(
+        self, X: Any, sample_weight: Any, least: int = 1, reset: bool = True
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        """Rows as float64 and their weights, neither negative nor summing to anything yet."""
+        X = validate_data(
+            self, X, reset=reset, dtype=[np.float64, np.float32], ensure_min_samples=least
+        )
+        weights = None
+        if sample_weight is not None:
+            weights = _check_sample_weight(
+                sample_weight, X, dtype=np.float64, ensure_non_negative=True
+            )
+        return X, weights
+
+    def _fitted_rows(self, X: Any, sample_weight: Any) -> tuple[np.ndarray, np.ndarray | None]:
+        """Rows to fit, those without weight left out, and weights with sum 1."""
+        X, weights = self._checked_rows(X, sample_weight, least=2)
+        X = X.astype(np.float64, copy=False)
+        if weights is not None:
+            X, weights = X[weights > 0], weights[weights > 0]
+            weights = weights / weights.sum()
+        if len(X) < self.n_components:
+            raise ValueError(
+                f"Expected n_samples >= n_components but got n_components = {self.n_components}, "
+                f"n_samples = {len(X)}"
+            )
+        return X, weights
+
+    def _note_features(self, X: Any) -> None:
+        """As scikit-learn does for tables in memory."""
+        self.n_features_in_ = int(X.shape[1])
+        self.__dict__.pop("feature_names_in_", None)
+        names = _dask.feature_names(X)
+        if names is not None:
+            self.feature_names_in_ = names
+
+    def _check_features(self, X: Any, first: bool = False) -> None:
+        if first:
+            return
+        if X.shape[1] != self.n_features_in_:
+            raise ValueError(
+                f"X has {X.shape[1]} features, but {type(self).__name__} is expecting "
+                f"{self.n_features_in_} features as input"
+            )
+        names, known = _dask.feature_names(X), getattr(self, "feature_names_in_", None)
+        if names is not None and known is not None and list(names) != list(known):
+            raise ValueError(
+                f"the columns are {', '.join(names)}, but were {', '.join(known)} in fit"
+            )
+
+    # Fits from moments
+
+    def fit_moments(self, P: Any, y: Any = None) -> Any:
+        """Fit to the moments of a Mixture, of Samples, debiased ones included, or MomentTensors.
+
+        There is no likelihood to polish, so this is the moment estimate itself.
+        """
+        self._check_settings()
+        data = data_of(P)
+        if isinstance(data, TensorData):
+            self._needed_order(data.n, held=data.tensors.order)
+        self._end_stream()
+        self.n_features_in_ = data.n
+        self.__dict__.pop("feature_names_in_", None)
+        return self._fit_pure(data)
+
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
+        """Take in one more batch of rows, and forget the rows.
+
+        The moments so far are in ``moments_``. Parameters are solved for when they are first asked
+        for (``means_``, ``predict``, …), and then equal those of ``fit`` with ``polish=None`` on
+        all batches together, to rounding where the solver gets there (1e-8 of parameters that the
+        data determine). A Dask array or DataFrame is a batch too. ``fit`` and ``fit_moments``
+        end the stream.
+        """
+        self._check_settings()
+        stream: MomentTensors | None = self.__dict__.get("moments_")
+        first = stream is None
+        weights, there = sample_weight, _dask.is_dask(X)
+        if there:
+            self._check_features(X, first)
+        else:
+            X, weights = self._checked_rows(X, sample_weight, reset=first)
+        order = self._needed_order(X.shape[1])
+        moments = MomentTensors(X.shape[1], order) if stream is None else stream
+        if moments.order != order:
+            raise ValueError(
+                f"the settings now need order {order}, but the stream was begun with order "
+                f"{moments.order}; call partial_fit of a new estimator"
+            )
+        with thread_limit(self.n_jobs):
+            moments = moments + MomentTensors.from_samples(X, order, weights)
+        if there:
+            self._note_features(X)
+        self._last_solution = self._previous_solution()
+        for name in SOLVED:
+            self.__dict__.pop(name, None)
+        self.moments_ = moments  # a new object, after the old parameters are gone
+        return self
+
+    def _end_stream(self) -> None:
+        self.__dict__.pop("moments_", None)
+
+    def _previous_solution(self) -> tuple | None:
+        """Weights, means and covariances that were solved for last, if any were."""
+        if "means_" in vars(self):
+            return self.weights_, self.means_, self.covariances_
+        return vars(self).get("_last_solution")
+
+    def __getattr__(self, name: str) -> Any:
+        # Only asked for what is not there: fitted attributes of a stream not solved yet.
+        if name in SOLVED and "moments_" in vars(self):
+            self._fit_pure(TensorData(self.moments_))
+            return vars(self)[name]
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    # What a fit leaves
+
+    def _set(self, result: Fit, parameters: Parameters, kind: str, definite: bool = True) -> None:
+        """Fitted attributes, from parameters in the coordinates of X.
+
+        Without ``definite`` covariances there are no precisions.
+        """
+        weights, means, covariances = parameters
+        weights = weights / weights.sum()
+        covariances = np.ascontiguousarray(covariances)
+        precisions: Any = precision_cholesky(kind, covariances) if definite else (None, None)
+        self.mixture_ = Mixture(weights, means, covariances, kind)
+        self.weights_, self.means_, self.covariances_ = weights, means, covariances
+        self.precisions_, self.precisions_cholesky_ = precisions
+        self.converged_ = bool(result.converged)
+        self.n_iter_, self.n_passes_ = int(result.n_iter), int(result.n_passes)
+        self.objective_ = float(result.objective)
+        self.lower_bound_ = float(result.log_likelihood)
+        self.lower_bounds_ = list(result.log_likelihoods)
+        self.history_ = list(result.history)
+        if result.interrupted:
+            warnings.warn(
+                "the fit was interrupted; the attributes hold the best parameters so far",
+                ConvergenceWarning,
+                stacklevel=5,
+            )
+        elif not result.converged:
+            warnings.warn(
+                f"the fit did not converge in max_iter={self.max_iter} iterations; raise max_iter "
+                f"or tol (now {self.tol:g}), or ask for fewer components",
+                ConvergenceWarning,
+                stacklevel=5,
+            )
+
+    # What a fitted estimator answers
+
+    def _generator(self) -> np.random.Generator:
+        seeds = check_random_state(self.random_state).randint(2**31, size=4)
+        return np.random.default_rng(seeds)
+
+    def _rows(self, X: Any) -> np.ndarray:
+        check_is_fitted(self)
+        return validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
+
+    def score_samples(self, X: Any) -> np.ndarray:
+        """Log density of each row; of a Dask array or DataFrame a lazy Dask array, as below."""
+        return self._by_row(X, Mixture.log_prob)
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Mean log density of the rows."""
+        total, count = self._total_score(X)
+        return total / count
+
+    def _total_score(self, X: Any) -> tuple[float, int]:
+        if _dask.is_dask(X):
+            check_is_fitted(self)
+            self._check_features(X)
+            return _dask.score_and_count(X, self.mixture_)
+        return float(np.sum(self.score_samples(X))), len(X)
+
+    def _by_row(self, X: Any, function: Any, width: int | None = None, dtype: Any = float) -> Any:
+        """function(mixture, rows), here or block by block where the rows are."""
+        if not _dask.is_dask(X):
+            X = self._rows(X)
+            return function(self.mixture_, X)
+        check_is_fitted(self)
+        self._check_features(X)
+        return _dask.map_rows(X, function, self.mixture_, width, dtype)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The most probable component of each row."""
+        return self._by_row(X, _most_probable, dtype=np.int64)
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Posterior probability of each component for each row."""
+        check_is_fitted(self)
+        return self._by_row(X, _posterior, width=len(self.weights_))
+
+    def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> np.ndarray:
+        return self.fit(X, y, sample_weight).predict(X)
+
+    def sample(self, n_samples: int = 1) -> tuple[np.ndarray, np.ndarray]:
+        """Random rows of the fitted mixture, and the component of each."""
+        check_is_fitted(self)
+        return self.mixture_.sample(n_samples, self._generator())
+
+    def bic(self, X: Any) -> float:
+        """Bayesian information criterion; the lower the better."""
+        total, p = self._total_score(X)
+        return -2 * total + self._n_parameters() * float(np.log(p))
+
+    def aic(self, X: Any) -> float:
+        """Akaike information criterion; the lower the better."""
+        return -2 * self._total_score(X)[0] + 2 * self._n_parameters()
+
+
+def _most_probable(mixture: Mixture, X: np.ndarray) -> np.ndarray:
+    return mixture.log_joint(X).argmax(axis=1)
+
+
+def _posterior(mixture: Mixture, X: np.ndarray) -> np.ndarray:
+    return softmax(mixture.log_joint(X))[0]

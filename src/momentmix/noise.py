@@ -1,0 +1,92 @@
+"""Noise of known covariance: its variance where that must be estimated, and coordinates for it.
+
+In the right coordinates the noise is spherical, and a fit needs to know one number of it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from momentmix.covariance import make_covariance
+from momentmix.data import AtomData, Data, TensorData
+from momentmix.dense import unpack
+from momentmix.frame import Frame
+from momentmix.packed import order_slice
+
+
+def mean_and_covariance(data: Data) -> tuple[np.ndarray, np.ndarray]:
+    moments, n = data.moments(2), data.n
+    mean = moments[1 : n + 1]
+    return mean, unpack(moments[order_slice(n, 2)], n, 2) - np.outer(mean, mean)
+
+
+def effective_count(data: Data) -> float:
+    """How many samples of equal weight the data are worth; ∞ for exact moments."""
+    if isinstance(data, TensorData):
+        return float(data.tensors.count)
+    if not isinstance(data, AtomData) or not data.atoms.covariance.zero:
+        return np.inf
+    w = data.atoms.weights
+    return len(data.atoms) if isinstance(w, float) else 1 / float(np.sum(np.square(w)))
+
+
+def trailing_variance(covariance: np.ndarray, r: int, p: float) -> float:
+    """The variance of spherical noise, from the directions in which the means do not differ.
+
+    r leading directions are fitted to the means, so what is left has (n - r)(p - 1 - r) degrees of
+    freedom.
+    """
+    n = len(covariance)
+    if n <= r:
+        raise ValueError(
+            f"covariance='estimate' needs more features than n_components - 1 = {r}, but there "
+            f"are {n}: noise shows where the means do not differ; give covariance as a number"
+        )
+    if p <= r + 2:
+        raise ValueError(
+            f"covariance='estimate' needs more than n_components + 1 = {r + 2} samples, got {p:.0f}"
+        )
+    trailing = float(np.sum(np.linalg.eigvalsh(covariance)[: n - r]))
+    correction = 1.0 if np.isinf(p) else p / (p - 1 - r)
+    return max(trailing, 0.0) * correction / (n - r)
+
+
+def is_definite(noise: Any) -> bool:
+    if noise.diagonal:
+        return bool(np.min(noise.array) > 0)
+    deviations = np.sqrt(np.diag(noise.array))
+    if not np.all(deviations > 0):
+        return False
+    values = np.linalg.eigvalsh(noise.array / np.outer(deviations, deviations))
+    return bool(values[0] > len(values) * 1e-14)
+
+
+def noise_frame(
+    noise: Any, definite: bool, centre: np.ndarray, covariance: np.ndarray
+) -> tuple[Frame, float]:
+    """Centred coordinates in which the noise is spherical, and its variance there.
+
+    The unit is such that the data have variance 1 on average. Noise that is singular is left as
+    it is, and its variance has no meaning.
+    """
+    if not definite:
+        return Frame("spherical", centre, covariance), 0.0
+    matrix = noise.matrices()[0]
+    ratio = float(np.mean(np.diag(covariance) / np.diag(matrix)))
+    ratio = ratio if ratio > 0 else 1.0
+    return Frame(noise.kind, centre, ratio * matrix), 1 / ratio
+
+
+def mapped_noise(noise: Any, frame: Frame) -> Any:
+    """The noise in the coordinates of a frame."""
+    n = noise.n_features
+    if frame.diagonal and noise.diagonal:
+        variances = noise.variances() * np.broadcast_to(frame.inverse, n) ** 2
+        if np.ptp(variances) <= 1e-12 * np.max(variances):
+            return make_covariance("spherical", variances[:, 0], n)
+        return make_covariance("diag", variances, n)
+    A = np.diag(np.broadcast_to(frame.inverse, n)) if frame.diagonal else frame.inverse
+    matrix = A.T @ noise.matrices()[0] @ A
+    return make_covariance("tied", (matrix + matrix.T) / 2, n)
