@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from momentmix import _dask, search
-from momentmix._parallel import thread_limit
+from momentmix._parallel import single_threaded_blas, thread_limit
 from momentmix._progress import Progress
 from momentmix.choices import check_rank
 from momentmix.covariance import make_covariance, noise_covariance
@@ -315,21 +315,45 @@ class _Problem:
             points = normal_points(self.scaled, self.rng)[: self.m]
             moments = Fit(self._components(np.full(self.m, 1 / self.m), points), np.nan)
             moments.interrupted = True
-        auto = s.n_init == "auto"
-        part = search.sample_of_rows(whole, self.rng)
-        tries = search.LikelihoodSearch(part, self.rng, float(s.tol), int(s.max_iter))
-        tries.interrupted = moments.interrupted
-        candidates = [search.candidate(moments.parameters)]
-        if auto and self.m > 1 and not moments.interrupted:
-            others = search.plain_starts(part, self.m, self.rng)
-            candidates += [search.candidate(parameters) for parameters in others]
-        with Progress(s.verbose, len(candidates) + 4, "EM starts") as progress:
-            fit = search.polished(tries, whole, candidates, auto, progress.start)
-        fit.log_likelihood -= self.frame.log_volume
-        fit.log_likelihoods = [v - self.frame.log_volume for v in fit.log_likelihoods]
-        fit.objective, fit.history = moments.objective, moments.history
-        fit.n_passes += moments.n_passes
+        if moments.interrupted:
+            moments.log_likelihood = whole.value(moments.parameters) - self.frame.log_volume
+            return moments
+        fit = self.polished(whole, moments)
+        if s.n_init == "auto" and self.m > 1 and not fit.interrupted:
+            self._compete(whole, fit)
         return fit
+
+    def _compete(self, whole: Likelihood, fit: Fit) -> None:
+        """Let plain starts and repairs try for a better likelihood; change the fit if one has it.
+
+        They run on a sample of large data. What looks good there under much noise may not be good
+        on the whole, so the whole decides.
+        """
+        s, shift = self.s, self.frame.log_volume
+        tol, max_iter = float(s.tol), int(s.max_iter)
+        part = search.sample_of_rows(whole, self.rng)
+        tries = search.LikelihoodSearch(part, self.rng, tol, max_iter)
+        try:
+            others = [fit.parameters, *search.plain_starts(part, self.m, self.rng)]
+            candidates = [search.candidate(parameters) for parameters in others]
+            total = len(candidates) + 4
+            with Progress(s.verbose, total, "EM starts") as progress, single_threaded_blas():
+                short = tries.shortlist(candidates, progress.start)
+                best, values = tries.best(short, progress.start)
+            rival = whole.fit(best.result.parameters, tol=tol, max_iter=10)
+            n_iter = rival.n_iter
+            if rival.log_likelihood - shift > fit.log_likelihood - tol and not rival.converged:
+                rival = whole.fit(rival.parameters, tol=tol, max_iter=max_iter)
+                n_iter += rival.n_iter
+        except KeyboardInterrupt:
+            fit.interrupted = True
+            return
+        fit.interrupted = tries.interrupted or rival.interrupted
+        fit.n_passes += tries.n_iter + n_iter
+        fit.log_likelihoods = [fit.log_likelihood, *(value - shift for value in values)]
+        if rival.log_likelihood - shift > fit.log_likelihood + tol:
+            fit.parameters, fit.log_likelihood = rival.parameters, rival.log_likelihood - shift
+            fit.n_iter, fit.converged = n_iter, rival.converged
 
     def polished(self, em: EM, fit: Fit) -> Fit:
         """EM from the parameters of a fit."""
