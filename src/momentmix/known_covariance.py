@@ -286,9 +286,9 @@ class _Problem:
         if s.init == "spectral":
             terms.check_spectral(min(self.m, self.n))
         given = self.given()
-        if given is not None and not same:
+        if given is not None:
             points = frame.apply(self.frame.restore(given.means))
-            given = given._replace(means=points)
+            given = Parameters(given.weights, points, np.empty((self.m, 0)))
         fit = terms.solve(s.init, s.n_init, self.rng, s.verbose, given)
         means = fit.parameters.means
         if not same:

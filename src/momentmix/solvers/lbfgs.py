@@ -44,7 +44,8 @@ def lbfgs(
     options = {"maxiter": max_iter, "maxfun": 10 * max_iter, "ftol": tol, "gtol": 0, "maxcor": 20}
     try:
         result = minimize(counted, x, jac=True, method="L-BFGS-B", callback=report, options=options)
-        reason, converged, interrupted = str(result.message), bool(result.success), False
+        # Status 2: no step along the line lowers the cost, which rounding alone decides by now.
+        reason, converged, interrupted = str(result.message), result.status in (0, 2), False
     except KeyboardInterrupt:
         pass
     norm = float(np.linalg.norm(best[2]))
