@@ -88,7 +88,7 @@ def ways(sigma: float) -> dict[str, Callable[[np.ndarray], np.ndarray]]:
 def draw(
     signals: np.ndarray, X: np.ndarray, found: dict[str, np.ndarray], sigma: float, path: Path
 ) -> None:
-    K, n = signals.shape
+    K = len(signals)
     figure, axes = plt.subplots(
         len(found) + 1, K, figsize=(13, 8.5), sharex=True, layout="constrained"
     )

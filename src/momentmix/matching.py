@@ -70,7 +70,13 @@ class Fit:
 
 
 class MomentMatching:
-    """The moments of some data, to be matched from any start."""
+    """The moments of some data, to be matched from any start.
+
+    ``agreeing``: cheap starts that must end at the lowest cost found before no more are tried, of
+    which they must be half as well.
+    """
+
+    agreeing = 8
 
     def __init__(self, model: Model, data: Data) -> None:
         self.model, self.data = model, data
@@ -182,9 +188,8 @@ class MomentMatching:
 
 #: Work of a Gauss–Newton step (moments × parameters²) from which starts are not wasted.
 COSTLY_STEP = 3e6
-#: Starts that must end at the lowest cost found before no more are tried: of costly ones, and of
-#: cheap ones, of which it must be the most as well.
-AGREEING, AGREEING_CHEAP = 2, 8
+#: Costly starts that must end at the lowest cost found before no more are tried.
+AGREEING = 2
 
 
 def match_moments(
@@ -242,7 +247,7 @@ def _explore(
                 return
         values = np.array([solution.value for _, solution in found])
         agree = int(np.sum(values <= 1.001 * values.min()))
-        if agree >= (AGREEING if costly else max(AGREEING_CHEAP, len(found) / 2)):
+        if agree >= (AGREEING if costly else max(matching.agreeing, len(found) / 2)):
             return
 
 

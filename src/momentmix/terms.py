@@ -79,6 +79,8 @@ class TermMatching(MomentMatching):
     get stuck. One term then takes the place of both, and the other goes to what is left.
     """
 
+    agreeing = 3  # terms that no move improves are seldom wrong
+
     def __init__(self, model: Model, data: Data, rng: np.random.Generator) -> None:
         super().__init__(model, data)
         self.rng = rng
@@ -193,18 +195,14 @@ class TermSearch:
         """The best of several starts, or what a ``given`` one leads to, in the data's own unit."""
         n, d = self.data.n, self.d
         basis, passes = np.eye(n), 1
-        if given is None and self.rank < n and not is_explicit("zero", self.rank, n, d):
+        if given is None and self.rank < n:
             basis, passes = leading_subspace(self.data, self.weights, self.rank, rng), 7
         square = second_moment(self.data, basis)
         unit = float(np.sqrt(square / self.rank)) if square > 0 else 1.0
         # In units of the data all orders are alike; what is common to all is left out.
         scaled = [w * unit ** (2 * (k - d)) for k, w in enumerate(self.weights)]
         few = basis.shape[1] < n
-        small = self.data.compressed(basis, d) if few else self.data
-        rows = len(small.atoms) if isinstance(small, AtomData) else 0
-        if rows > 1000 and tensors_pay(rows, "zero", self.rank, small.n, d):
-            small = as_tensors(small, d)
-        small = small.within(Frame("zero", np.zeros(small.n), unit**2 * np.eye(small.n)))
+        small = self._scaled(self.data.compressed(basis, d) if few else self.data, unit)
         explicit = is_explicit("zero", self.rank, small.n, d)
         matching = TermMatching(self._model(small.n, scaled, explicit), small, rng)
         if given is not None:
@@ -216,9 +214,16 @@ class TermSearch:
         fit.parameters = fit.parameters._replace(means=fit.parameters.means @ basis.T)
         if few and not fit.interrupted:
             fit = self._finished(fit, unit, scaled)
-        self.whole = explicit and not few
+        self.whole = is_explicit("zero", self.rank, n, d)
         fit.n_passes += passes * self.data.passes
         return self._in_units(fit, unit)
+
+    def _scaled(self, data: Data, unit: float) -> Data:
+        """Data in a unit, as moments where those are cheaper."""
+        rows = len(data.atoms) if isinstance(data, AtomData) else 0
+        if rows > 1000 and tensors_pay(rows, "zero", self.rank, data.n, self.d):
+            data = as_tensors(data, self.d)
+        return data.within(Frame("zero", np.zeros(data.n), unit**2 * np.eye(data.n)))
 
     def _model(self, n: int, weights: list[float], explicit: bool) -> Model:
         return Model(
@@ -246,8 +251,10 @@ class TermSearch:
 
     def _finished(self, first: Fit, unit: float, weights: list[float]) -> Fit:
         """Least squares in all dimensions, from the solution in a few."""
-        data: Any = Rescaled(self.data, unit)
-        matching = MomentMatching(self._model(data.n, weights, False), data)
+        n = self.data.n
+        explicit = is_explicit("zero", self.rank, n, self.d)
+        data: Any = self._scaled(self.data, unit) if explicit else Rescaled(self.data, unit)
+        matching = MomentMatching(self._model(n, weights, explicit), data)
         fit = match_moments(matching, [first.parameters])
         fit.n_iter += first.n_iter
         fit.n_passes += first.n_passes
