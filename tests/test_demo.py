@@ -73,6 +73,14 @@ def test_tensor_benchmark_runs_in_its_quick_form():
     assert polished < 1.02
 
 
+def test_decomposition_benchmark_runs_in_its_quick_form():
+    command = [sys.executable, str(ROOT / "benchmarks" / "decomposition.py"), "--quick"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    row = next(line for line in done.stdout.splitlines() if line.startswith("| 20 | 3 |"))
+    assert [cell.strip() for cell in row.split("|")[3:6]] == ["2 of 2", "2 of 2", "0 of 2"]
+    assert done.stdout.count("\n## ") == 3
+
+
 def test_benchmarks_run_in_their_quick_form():
     command = [sys.executable, str(ROOT / "benchmarks" / "run.py"), "--quick"]
     out = subprocess.run(command, capture_output=True, text=True, check=True).stdout

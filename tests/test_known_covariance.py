@@ -216,6 +216,9 @@ def test_singular_noise():
     X = noisy.sample(500, 0)[0]
     with pytest.raises(ValueError, match="singular, so there is no likelihood"):
         KnownCovarianceMixture(3, noise).fit(X)
+    clean = Mixture(truth.weights, truth.means, np.zeros(3), "spherical")
+    none = KnownCovarianceMixture(3, 0.0, random_state=0).fit_moments(clean)
+    assert mean_error(none.means_, truth.means) < 1e-7
     exact = KnownCovarianceMixture(3, 0.0, polish=None, random_state=0).fit(truth.means)
     assert mean_error(exact.means_, truth.means) < 1e-7
 

@@ -157,6 +157,7 @@ class KnownCovarianceMixture(MixtureEstimator):
             return self._fit_dask(X, sample_weight)
         X, weights = self._fitted_rows(X, sample_weight)
         problem = _Problem(self, AtomData.of_rows(X, weights))
+        problem.check_polish()
         self._end_stream()
         with thread_limit(self.n_jobs):
             result = problem.fit_moments() if self.polish is None else problem.fit_likelihood()
@@ -172,9 +173,10 @@ class KnownCovarianceMixture(MixtureEstimator):
                 f"{rows.n} features have too many moments of order {order} to be summed up on a "
                 "cluster; use fewer features or fit a sample of the rows in memory"
             )
+        problem = _Problem(self, TensorData(rows.tensors(order)))
+        problem.check_polish()
         self._end_stream()
         self._note_features(X)
-        problem = _Problem(self, TensorData(rows.tensors(order)))
         with thread_limit(self.n_jobs):
             result = problem.fit_moments()
         if self.polish == "em" and not result.interrupted:
@@ -183,6 +185,14 @@ class KnownCovarianceMixture(MixtureEstimator):
         result.n_passes = rows.n_passes
         self._finish(problem, result)
         return self
+
+    def fit_moments(self, P: Any, y: Any = None) -> KnownCovarianceMixture:
+        """Fit to the moments of a Mixture, of Samples or MomentTensors, with the noise in them.
+
+        It is this estimator that takes the noise out. For moments that are without it already,
+        set ``covariance=0``, or use :func:`momentmix.symmetric_cp`.
+        """
+        return super().fit_moments(P)
 
     def _fit_pure(self, data: Data, passes: int = 0) -> KnownCovarianceMixture:
         problem = _Problem(self, data)
@@ -242,13 +252,15 @@ class _Problem:
         centre, covariance = mean_and_covariance(data)
         self.noise = self._noise(data, covariance)
         self.definite = is_definite(self.noise)
-        if s.polish == "em" and not self.definite:
+        self.frame, self.variance = noise_frame(self.noise, self.definite, centre, covariance)
+        self.data, self.scaled = data, data.within(self.frame)
+
+    def check_polish(self) -> None:
+        if self.s.polish == "em" and not self.definite:
             raise ValueError(
                 "the covariance of the noise is singular, so there is no likelihood; add a small "
                 "multiple of the identity to it, or use polish=None"
             )
-        self.frame, self.variance = noise_frame(self.noise, self.definite, centre, covariance)
-        self.data, self.scaled = data, data.within(self.frame)
 
     def _noise(self, data: Data, covariance: np.ndarray) -> Any:
         """The covariance of the noise, of a type that all atoms share."""
