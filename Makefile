@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test lint bench bench-fit bench-tensors bench-cp clean
+.PHONY: help demo test lint bench bench-fit bench-tensors bench-cp experiments clean
 
 help:
 	@echo "make demo   run the main job and draw it into demo/"
@@ -12,6 +12,7 @@ help:
 	@echo "make lint   ruff, ruff format, mypy"
 	@echo "make bench  ratios against bare matrix products"
 	@echo "make bench-fit  fits against scikit-learn's EM (about 15 minutes)"
+	@echo "make experiments  section 7 of the paper and beyond (about 40 minutes, can be interrupted)"
 	@echo "make bench-cp  decompositions and known noise against tensorly and EM (about 10 minutes)"
 	@echo "make bench-tensors  one pass over the data: tensors, files, a cluster (about 10 minutes)"
 
@@ -57,6 +58,9 @@ bench-tensors: $(VENV)/bench
 
 bench-cp: $(VENV)/bench
 	$(BIN)/python benchmarks/decomposition.py
+
+experiments: $(VENV)/bench $(VENV)/plot
+	$(BIN)/python experiments/run.py
 
 clean:
 	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
