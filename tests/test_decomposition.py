@@ -265,6 +265,7 @@ def test_identifiable_ranks():
         (6, 3, {"init": "spectral"}, "serves up to 5 terms of order 3 in 5 dimensions, not 6"),
         (2, 3, {"solver": "newton"}, "solver must be"),
         (2, 3, {"n_init": 0}, "n_init must be"),
+        (2, 3, {"n_init": True}, "n_init must be"),
         (2, 3, {"max_iter": 0}, "max_iter must be"),
         (2, 3, {"tol": -1}, "tol must be"),
     ],
@@ -280,6 +281,47 @@ def test_wrong_distributions_are_refused(rng):
         symmetric_cp(X, 2, 3)
     with pytest.raises(ValueError, match="kept up to order 3, not 4; accumulate with order=4"):
         symmetric_cp(MomentTensors.from_samples(X, 3), 2, 4)
+
+
+def test_degenerate_data(rng):
+    with pytest.raises(ValueError, match=r"2 sample\(s\) have at most 2 term\(s\), not rank=4"):
+        symmetric_cp(Samples(rng.normal(size=(2, 5))), 4, 3)
+    zeros = Samples(np.zeros((60, 3)))
+    with pytest.raises(ValueError, match="there is nothing to find"):
+        symmetric_cp(zeros, 2, 3)
+    with pytest.raises(ValueError, match="no term stands out"):
+        symmetric_cp(zeros, "auto", 3)
+    with pytest.raises(TypeError, match="whole number"):
+        symmetric_cp(zeros, 2, 3.5, weights=[1, 1, 1, 1])
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_units_do_not_matter_even_with_too_much_noise():
+    X = signals(4, 2, 500, 0.3, 0.5, 0)[1]
+    one = symmetric_cp(Samples(X, noise_covariance=9.0), 2, 3, random_state=0)
+    small = symmetric_cp(Samples(1e-8 * X, noise_covariance=9e-16), 2, 3, random_state=0)
+    np.testing.assert_allclose(small.weights * 1e24, one.weights, rtol=1e-3)
+
+
+def test_terms_that_cancel_are_told():
+    """Noise left in makes a third moment without a best decomposition of rank 3."""
+    rng = np.random.default_rng(0)
+    S = np.array([[2.0, 0, 1], [0, 1.5, -1], [-1, -1, 1]])
+    X = S[rng.choice(3, 5000, p=[0.5, 0.3, 0.2])] + 0.5 * rng.normal(size=(5000, 3))
+    with pytest.warns(ConvergenceWarning) as caught:
+        symmetric_cp(Samples(X), 3, 3, random_state=0)
+    assert caught[0].filename == __file__
+
+
+def test_convergence_is_seen_at_rounding():
+    X = signals(4, 3, 5000, 0.3, 0.5, 0)[1]
+    P = Samples(X, noise_covariance=0.25)
+    weights = mm.augmented_weights(4, 1.0)
+    for seed in range(10):
+        cp = symmetric_cp(P, 3, 4, weights=weights, random_state=seed)
+        assert cp.converged
+    assert cp != symmetric_cp(P, 3, 3, random_state=0)
+    assert hash(cp)
 
 
 def test_debiased_moment_is_unbiased_and_explicit():

@@ -10,7 +10,7 @@ from sklearn.cluster import KMeans
 from sklearn.mixture import GaussianMixture
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from momentmix import KnownCovarianceMixture, Mixture, MomentTensors, Samples
+from momentmix import KnownCovarianceMixture, Mixture, MomentTensors, Samples, symmetric_cp
 from momentmix.noise import trailing_variance
 
 KINDS = ("scalar", "diag", "full")
@@ -49,10 +49,12 @@ def mean_error(found, want):
 
 
 @parametrize_with_checks(
-    [KnownCovarianceMixture(1, 1.0), KnownCovarianceMixture(2, 0.5, random_state=0)],
-    expected_failed_checks=lambda estimator: {
-        "check_sample_weight_equivalence_on_dense_data": "starts are drawn by row"
-    },
+    [KnownCovarianceMixture(1, 0.01), KnownCovarianceMixture(2, 0.01, random_state=0)],
+    expected_failed_checks=lambda estimator: (
+        {"check_sample_weight_equivalence_on_dense_data": "starts are drawn by row"}
+        if estimator.n_components > 1
+        else {}
+    ),
 )
 def test_sklearn_conventions(estimator, check):
     check(estimator)
@@ -262,6 +264,12 @@ def test_sample_and_save(tmp_path):
         ({"covariance": np.triu(np.ones((4, 4)))}, "must be symmetric"),
         ({"covariance": np.nan}, "must be finite"),
         ({"covariance": "guess"}, "numbers or 'estimate'"),
+        ({"covariance": None}, "covariance must be a number"),
+        ({"covariance": True}, "covariance must be a number"),
+        ({"omega": -1.0}, "omega must be a positive number, got -1.0"),
+        ({"omega": 0.0}, "omega must be a positive number"),
+        ({"order_weights": [0, 0, 0, 1]}, "one order alone does not tell means from weights"),
+        ({"order_weights": [1, 1, 1, 0]}, "must not be 0 for the highest order"),
         ({"covariance": 0.0}, "singular, so there is no likelihood"),
         ({"n_components": 0}, "n_components must be a whole number of at least 1, got 0"),
         ({"n_components": 8}, "n_components=8 is more than moments up to order 3 of 4"),
@@ -295,3 +303,70 @@ def test_too_few_samples(rng):
         KnownCovarianceMixture(2, 1.0, order=4).fit_moments(
             MomentTensors.from_samples(rng.normal(size=(50, 3)), 3)
         )
+    with pytest.raises(ValueError, match="3 components need as many samples at least, and there"):
+        KnownCovarianceMixture(3, 1.0).fit(da.ones((2, 4), chunks=(1, 4)))
+    stream = KnownCovarianceMixture(3, 1.0).partial_fit(rng.normal(size=(2, 4)))
+    with pytest.raises(ValueError, match="and there are 2"):
+        stream.predict(rng.normal(size=(2, 4)))
+
+
+def test_noise_of_a_stream_is_that_of_its_moments():
+    _, _, X, _ = problem(6, 3, 2000, size=0.3)
+    fit = KnownCovarianceMixture(3, "estimate", polish=None, random_state=0).fit(X)
+    fit.partial_fit(2 * X)
+    assert np.isclose(fit.covariance_, 4 * 0.3, rtol=0.1)
+    with pytest.raises(ValueError, match=r"got shape \(7, 7\)"):
+        KnownCovarianceMixture(3, np.eye(7)).partial_fit(X)
+
+
+def test_a_refused_fit_changes_nothing():
+    _, noise, X, _ = problem(4, 3, 2000)
+    stream = KnownCovarianceMixture(3, noise, random_state=0).partial_fit(X)
+    with pytest.raises(ValueError, match="must not be negative"):
+        stream.set_params(covariance=-1.0).fit(X[:, :2])
+    stream.set_params(covariance=noise).partial_fit(X)
+    assert stream.moments_.count == 4000
+    fit = KnownCovarianceMixture(3, noise, random_state=0).fit(X)
+    with pytest.raises(ValueError, match="got shape"):
+        fit.set_params(covariance=np.eye(7)).fit(X[:, :3])
+    assert fit.predict(X).shape == (2000,)
+
+
+@pytest.mark.filterwarnings("ignore:the covariance of the noise is larger")
+@pytest.mark.parametrize("polish", ["em", None])
+def test_data_that_do_not_vary(polish):
+    fit = KnownCovarianceMixture(2, 1.0, polish=polish, random_state=0).fit(np.full((10, 3), 7.0))
+    assert np.all(np.abs(fit.means_[fit.weights_ > 1e-3] - 7) < 1e-6)
+    assert np.all(np.abs(fit.means_ - 7) < 10)
+    with pytest.raises(ValueError, match="needs more features than n_components - 1 = 1, and 0"):
+        KnownCovarianceMixture(2, "estimate").fit(np.ones((10, 3)))
+
+
+def test_a_feature_that_does_not_vary_tells_nothing_of_the_noise():
+    _, _, X, _ = problem(6, 3, 2000, size=0.3)
+    fit = KnownCovarianceMixture(3, "estimate", random_state=0).fit(X)
+    more = np.column_stack([X, np.full(len(X), 5.0)])
+    wider = KnownCovarianceMixture(3, "estimate", random_state=0).fit(more)
+    np.testing.assert_allclose(wider.covariance_, fit.covariance_, rtol=1e-8)
+
+
+def test_too_large_a_covariance_is_told():
+    _, _, X, _ = problem(4, 3, 2000, size=0.3)
+    with pytest.warns(UserWarning, match="is it a variance, not a standard deviation") as caught:
+        KnownCovarianceMixture(3, 25.0, random_state=0).fit(X)
+    assert caught[0].filename == __file__
+
+
+def test_one_component_is_the_mean():
+    _, _, X, _ = problem(4, 3, 500)
+    for polish in ("em", None):
+        fit = KnownCovarianceMixture(1, 0.25, polish=polish).fit(X)
+        np.testing.assert_allclose(fit.means_[0], X.mean(axis=0), atol=1e-10)
+
+
+def test_moments_of_no_mixture_are_refused():
+    truth, *_ = problem(4, 3, 10)
+    clean = Mixture(truth.weights, truth.means, np.zeros(3), "spherical")
+    cp = symmetric_cp(clean, 3, 3, random_state=0)
+    with pytest.raises(ValueError, match="those of a mixture sum to 1"):
+        KnownCovarianceMixture(3, 0.0).fit_moments(cp)

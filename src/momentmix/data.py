@@ -75,6 +75,12 @@ class AtomData:
         covariance = projected_covariance(self.atoms.covariance, basis)
         return AtomData(Atoms(self.atoms.weights, self.atoms.means @ basis, covariance, np))
 
+    @property
+    def mass(self) -> float:
+        """The sum of the weights."""
+        w = self.atoms.weights
+        return len(self.atoms) * w if isinstance(w, float) else float(np.sum(w))
+
     def debiased(self, noise: Any) -> AtomData:
         covariance = without_noise(self.atoms.covariance, noise)
         return AtomData(Atoms(self.atoms.weights, self.atoms.means, covariance, np))
@@ -123,8 +129,6 @@ class TensorData:
 
 class Rescaled:
     """Points tested against data in another unit: the points are rescaled, the data not copied."""
-
-    passes = 1
 
     def __init__(self, data: Data, unit: float) -> None:
         self.data, self.unit, self.n, self.passes = data, unit, data.n, data.passes

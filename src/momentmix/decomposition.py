@@ -7,29 +7,28 @@ looked for in the few dimensions that the moments span, and finished in all of t
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
+from momentmix._warnings import warn_user
 from momentmix.atoms import Atoms, Gradient
 from momentmix.bilinear import OfAtoms
 from momentmix.choices import check_rank
 from momentmix.covariance import Zero
 from momentmix.data import AtomData, TensorData, data_of
 from momentmix.matching import Fit
-from momentmix.orders import order_weights
+from momentmix.orders import order_weights, whole_order
 from momentmix.subspace import estimated_rank
 from momentmix.terms import TermSearch
 
 INITS = ("auto", "random", "spectral")
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class SymmetricCP(OfAtoms):
     """Σ_j λ_j a_j^{⊗d}: a distribution of points, which every function of the package takes.
 
@@ -96,7 +95,8 @@ def symmetric_cp(
         d, at least 3 for the terms to be unique; or weights over the orders 0..d.
     weights : sequence of order + 1 floats, optional
         Weights over the orders 0..d: the terms then fit several orders at once, which fixes the
-        scale of each λ_j and a_j. By default order d alone.
+        scale of each λ_j and a_j. By default order d alone. Lower orders say little where the
+        data lie far from the origin for their spread: centre them, or use KnownCovarianceMixture.
     n_init : int or "auto"
         Starts. "auto" stops when several agree.
     init : {"auto", "random", "spectral"}
@@ -144,6 +144,11 @@ def symmetric_cp(
                 "give rank as a number, or more samples"
             )
     rank = check_rank(rank, data.n, len(w) - 1, single)
+    if isinstance(data, AtomData) and data.atoms.covariance.zero and len(data.atoms) < rank:
+        raise ValueError(
+            f"the moments of {len(data.atoms)} sample(s) have at most {len(data.atoms)} term(s), "
+            f"not rank={rank}; give more samples or a lower rank"
+        )
     form = "post-processing" if nonnegative or (single and len(w) % 2 == 0) else "free"
     search = TermSearch(
         data, rank, w, form=form, solver=solver, max_iter=max_iter, tol=tol, mixture=False
@@ -167,7 +172,12 @@ def _solution(search: TermSearch, fit: Fit) -> SymmetricCP:
     if fit.interrupted:
         message = "the decomposition was interrupted; this is the best so far"
     if fit.interrupted or not fit.converged:
-        warnings.warn(message, ConvergenceWarning, stacklevel=3)
+        warn_user(message)
+    elif search.single and _nearly_cancel(weights, vectors):
+        warn_user(
+            "two terms nearly cancel each other: there may be no best decomposition of this rank, "
+            "as happens where noise was not taken out or the rank is not that of the signal"
+        )
     order = np.argsort(-np.abs(weights), kind="stable")
     return SymmetricCP(
         weights[order],
@@ -182,12 +192,20 @@ def _solution(search: TermSearch, fit: Fit) -> SymmetricCP:
     )
 
 
+def _nearly_cancel(weights: np.ndarray, vectors: np.ndarray) -> bool:
+    """Whether two terms are nearly of one direction and much larger than their sum."""
+    cosines = np.tril(vectors @ vectors.T, -1)
+    i, j = np.unravel_index(np.argmax(np.abs(cosines)), cosines.shape)
+    both = weights[i] + np.sign(cosines[i, j]) * weights[j]
+    return bool(abs(cosines[i, j]) > 0.98 and min(abs(weights[i]), abs(weights[j])) > 2 * abs(both))
+
+
 def _weights_over_orders(order: Any, weights: Sequence[float] | None) -> list[float]:
     if weights is None:
         w = order_weights(order)
     else:
         w = order_weights(weights)
-        if np.ndim(order) or len(w) != int(order) + 1:
+        if len(w) != whole_order(order) + 1:
             raise ValueError(
                 f"weights must be {order} + 1 numbers, one for each order 0..{order}; got "
                 f"{list(weights)!r}"
@@ -215,11 +233,12 @@ def _check_settings(
         raise ValueError(f"init must be one of {INITS}, got {init!r}")
     if solver not in ("auto", "gauss-newton", "lbfgs"):
         raise ValueError(f"solver must be 'auto', 'gauss-newton' or 'lbfgs', got {solver!r}")
-    if n_init != "auto" and not (isinstance(n_init, int | np.integer) and n_init >= 1):
+    whole = isinstance(n_init, int | np.integer) and not isinstance(n_init, bool)
+    if n_init != "auto" and not (whole and n_init >= 1):
         raise ValueError(f"n_init must be 'auto' or a whole number of at least 1, got {n_init!r}")
     if not (isinstance(max_iter, int | np.integer) and max_iter >= 1):
         raise ValueError(f"max_iter must be a whole number of at least 1, got {max_iter!r}")
-    if not float(tol) >= 0:
+    if not (isinstance(tol, int | float) and tol >= 0):
         raise ValueError(f"tol must be a number of at least 0, got {tol!r}")
     if isinstance(data, TensorData) and data.tensors.order < len(w) - 1:
         raise ValueError(

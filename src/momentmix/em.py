@@ -226,6 +226,8 @@ class Likelihood(EM):
         weights[dead] = 1 / len(weights)
         centre = self.weights @ self.X
         spread = np.diag(self.weights @ (self.X - centre) ** 2 / 4 + self.floor)
+        if self.variance is not None:
+            spread = self.variance * np.eye(len(centre))
         fresh = common_covariance(self.kind, len(dead), spread)
         covariances = replaced(self.kind, covariances, list(dead), fresh)
         return Parameters(weights / weights.sum(), means, covariances)

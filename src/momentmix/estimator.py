@@ -172,16 +172,21 @@ class MomentMixture(MixtureEstimator):
         check_settings(self)
         if _dask.is_dask(X):
             return self._fit_dask(X, sample_weight)
-        X, weights = self._fitted_rows(X, sample_weight)
-        self._end_stream()
+        with self._kept_if_refused():
+            return self._fit_rows(*self._fitted_rows(X, sample_weight))
+
+    def _fit_rows(self, X: np.ndarray, weights: np.ndarray | None) -> MomentMixture:
         if self.polish is None:
-            return self._fit_pure(self._data(X, weights), passes=1)
+            data = self._data(X, weights)
+            self._end_stream()
+            return self._fit_pure(data, passes=1)
         early = False
         try:
             parts = self._likelihood_problem(X, weights)
         except KeyboardInterrupt:  # even a guess needs these
             parts, early = self._likelihood_problem(X, weights), True
         frame = parts[1]
+        self._end_stream()
         with thread_limit(self.n_jobs):
             result = self._solve_likelihood(*parts, early)
         result.log_likelihood -= frame.log_volume

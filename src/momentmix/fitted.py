@@ -6,19 +6,20 @@ An estimator says how it fits moments (``_fit_pure``) and up to which order it n
 
 from __future__ import annotations
 
-import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, DensityMixin
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from momentmix import _dask
 from momentmix._parallel import thread_limit
+from momentmix._warnings import warn_user
 from momentmix.covariance import precision_cholesky
-from momentmix.data import Data, TensorData, data_of
+from momentmix.data import AtomData, Data, TensorData, data_of
 from momentmix.em import Parameters, softmax
 from momentmix.matching import Fit
 from momentmix.mixture import Mixture
@@ -26,6 +27,7 @@ from momentmix.tensors import MomentTensors
 
 #: Attributes that a stream of partial_fit makes when they are asked for.
 SOLVED = (
+    "covariance_",
     "weights_",
     "means_",
     "covariances_",
@@ -60,6 +62,19 @@ class MixtureEstimator(DensityMixin, BaseEstimator):
         raise NotImplementedError
 
     # Rows, weights and names
+
+    @contextmanager
+    def _kept_if_refused(self) -> Iterator[None]:
+        """The names of the features stay those of the last fit where a new one is refused."""
+        names = ("n_features_in_", "feature_names_in_")
+        before = {name: vars(self)[name] for name in names if name in vars(self)}
+        try:
+            yield
+        except Exception:
+            for name in names:
+                self.__dict__.pop(name, None)
+            self.__dict__.update(before)
+            raise
 
     def _checked_rows(
         self, X: Any, sample_weight: Any, least: int = 1, reset: bool = True
@@ -120,12 +135,23 @@ class MixtureEstimator(DensityMixin, BaseEstimator):
         """
         self._check_settings()
         data = data_of(P)
-        if isinstance(data, TensorData):
-            self._needed_order(data.n, held=data.tensors.order)
-        self._end_stream()
-        self.n_features_in_ = data.n
-        self.__dict__.pop("feature_names_in_", None)
-        return self._fit_pure(data)
+        held = data.tensors.order if isinstance(data, TensorData) else None
+        self._needed_order(data.n, held=held)
+        if isinstance(data, AtomData) and abs(data.mass - 1) > 1e-6:
+            raise ValueError(
+                f"the weights of P sum to {data.mass:g}, but those of a mixture sum to 1; of one "
+                "order alone symmetric_cp leaves them open, so give it weights over the orders"
+            )
+        with self._kept_if_refused():
+            self.n_features_in_ = data.n
+            self.__dict__.pop("feature_names_in_", None)
+            stream = self.__dict__.pop("moments_", None)
+            try:
+                return self._fit_pure(data)
+            except Exception:
+                if stream is not None:
+                    self.moments_ = stream
+                raise
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
         """Take in one more batch of rows, and forget the rows.
@@ -198,17 +224,11 @@ class MixtureEstimator(DensityMixin, BaseEstimator):
         self.lower_bounds_ = list(result.log_likelihoods)
         self.history_ = list(result.history)
         if result.interrupted:
-            warnings.warn(
-                "the fit was interrupted; the attributes hold the best parameters so far",
-                ConvergenceWarning,
-                stacklevel=5,
-            )
+            warn_user("the fit was interrupted; the attributes hold the best parameters so far")
         elif not result.converged:
-            warnings.warn(
+            warn_user(
                 f"the fit did not converge in max_iter={self.max_iter} iterations; raise max_iter "
-                f"or tol (now {self.tol:g}), or ask for fewer components",
-                ConvergenceWarning,
-                stacklevel=5,
+                f"or tol (now {self.tol:g}), or ask for fewer components"
             )
 
     # What a fitted estimator answers

@@ -15,13 +15,14 @@ from momentmix import _dask, search
 from momentmix._parallel import single_threaded_blas, thread_limit
 from momentmix._progress import Progress
 from momentmix.choices import check_rank
-from momentmix.covariance import make_covariance, noise_covariance
+from momentmix.covariance import common_noise, make_covariance
 from momentmix.data import AtomData, Data, TensorData
 from momentmix.em import EM, Likelihood, Parameters
 from momentmix.fitted import MixtureEstimator
 from momentmix.frame import Frame
 from momentmix.matching import Fit
 from momentmix.noise import (
+    check_size,
     effective_count,
     is_definite,
     mapped_noise,
@@ -36,6 +37,8 @@ from momentmix.terms import TermSearch
 
 #: Moments up to which a cluster sums them up.
 MOST_MOMENTS = 1 << 24
+#: Weight of a component of which the moments say nothing.
+LOST = 1e-6
 
 
 class KnownCovarianceMixture(MixtureEstimator):
@@ -155,12 +158,13 @@ class KnownCovarianceMixture(MixtureEstimator):
         self._check_settings()
         if _dask.is_dask(X):
             return self._fit_dask(X, sample_weight)
-        X, weights = self._fitted_rows(X, sample_weight)
-        problem = _Problem(self, AtomData.of_rows(X, weights))
-        problem.check_polish()
+        with self._kept_if_refused():
+            X, weights = self._fitted_rows(X, sample_weight)
+            problem = _Problem(self, AtomData.of_rows(X, weights))
+            problem.check_polish()
+            with thread_limit(self.n_jobs):
+                result = problem.fit_moments() if self.polish is None else problem.fit_likelihood()
         self._end_stream()
-        with thread_limit(self.n_jobs):
-            result = problem.fit_moments() if self.polish is None else problem.fit_likelihood()
         self._finish(problem, result)
         return self
 
@@ -226,6 +230,16 @@ class KnownCovarianceMixture(MixtureEstimator):
                 "not follow from the first two moments"
             )
         check_rank(self.n_components, n, int(order), single=False, name="n_components")
+        if not isinstance(self.covariance, str):
+            common_noise(self.covariance, n)
+        weights = weights_over_orders(self, int(order), 1.0)
+        if self.omega is not None and not 0 < self.omega < np.inf:
+            raise ValueError(f"omega must be a positive number, got {self.omega!r}")
+        if weights[-1] == 0 or not any(weights[1:-1]):
+            raise ValueError(
+                "order_weights must not be 0 for the highest order, nor for all others: one order "
+                f"alone does not tell means from weights; got {self.order_weights!r}"
+            )
         if held is not None and order > held:
             raise ValueError(
                 f"order={order} is asked for, but these moments were kept up to order {held}; "
@@ -248,6 +262,11 @@ class _Problem:
         self.s, self.m, self.n = s, int(s.n_components), data.n
         held = data.tensors.order if isinstance(data, TensorData) else None
         self.order = s._needed_order(data.n, held)
+        count = effective_count(data)
+        if count < self.m:
+            raise ValueError(
+                f"{self.m} components need as many samples at least, and there are {count:.0f}"
+            )
         self.rng = s._generator()
         centre, covariance = mean_and_covariance(data)
         self.noise = self._noise(data, covariance)
@@ -267,17 +286,16 @@ class _Problem:
         if isinstance(self.s.covariance, str):
             variance = trailing_variance(covariance, self.m - 1, effective_count(data))
             return make_covariance("spherical", np.array([variance]), self.n)
-        array = np.asarray(self.s.covariance, dtype=np.float64)
-        if array.shape not in ((), (1,), (self.n,), (self.n, self.n)):
-            raise ValueError(
-                f"covariance must be a number, or have shape ({self.n},) or ({self.n}, {self.n}) "
-                f"for {self.n} feature(s); got shape {array.shape}"
-            )
-        return noise_covariance(array, 0, self.n)
+        noise = common_noise(self.s.covariance, self.n)
+        check_size(noise, covariance, effective_count(data))
+        return noise
 
     def fit_moments(self) -> Fit:
         """Means and weights from the moments with the noise taken out, in the frame."""
         s = self.s
+        if self.m == 1:  # the mean, which every method agrees on
+            only = self._components(np.ones(1), np.zeros((1, self.n)))
+            return Fit(only, 0.0, np.nan, n_iter=1, n_passes=1, converged=True, history=[0.0])
         frame = self.frame
         if s.omega is not None:  # refers to the origin and one unit for all features
             frame = Frame.about_the_origin("spherical", self.frame)
@@ -306,6 +324,9 @@ class _Problem:
         if not same:
             means = self.frame.apply(frame.restore(means))
         shares = np.maximum(fit.parameters.weights, 0)
+        # A component without weight may be anywhere, as far as moments go; the centre is better.
+        lost = (shares < LOST * shares.sum()) | ~np.all(np.isfinite(means), axis=1)
+        means = np.where(lost[:, None], 0.0, means)
         fit.parameters = self._components(shares / shares.sum(), means)
         fit.log_likelihood = np.nan
         return fit

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from momentmix._warnings import warn_user
 from momentmix.covariance import make_covariance
 from momentmix.data import AtomData, Data, TensorData
 from momentmix.dense import unpack
@@ -23,13 +24,12 @@ def mean_and_covariance(data: Data) -> tuple[np.ndarray, np.ndarray]:
 
 
 def effective_count(data: Data) -> float:
-    """How many samples of equal weight the data are worth; ∞ for exact moments."""
+    """How many samples there are, whatever their weights; ∞ for the moments of a mixture."""
     if isinstance(data, TensorData):
         return float(data.tensors.count)
     if not isinstance(data, AtomData) or not data.atoms.covariance.zero:
         return np.inf
-    w = data.atoms.weights
-    return len(data.atoms) if isinstance(w, float) else 1 / float(np.sum(np.square(w)))
+    return len(data.atoms)
 
 
 def trailing_variance(covariance: np.ndarray, r: int, p: float) -> float:
@@ -38,29 +38,52 @@ def trailing_variance(covariance: np.ndarray, r: int, p: float) -> float:
     r leading directions are fitted to the means, so what is left has (n - r)(p - 1 - r) degrees of
     freedom.
     """
+    # A feature that does not vary has no noise either, and tells nothing of that of the others.
+    varying = np.diag(covariance) > 0
+    covariance = covariance[np.ix_(varying, varying)]
     n = len(covariance)
     if n <= r:
         raise ValueError(
-            f"covariance='estimate' needs more features than n_components - 1 = {r}, but there "
-            f"are {n}: noise shows where the means do not differ; give covariance as a number"
+            f"covariance='estimate' needs more features than n_components - 1 = {r}, and {n} vary: "
+            "noise shows where the means do not differ; give covariance as a number"
         )
     if p <= r + 2:
         raise ValueError(
             f"covariance='estimate' needs more than n_components + 1 = {r + 2} samples, got {p:.0f}"
         )
-    trailing = float(np.sum(np.linalg.eigvalsh(covariance)[: n - r]))
+    values = np.linalg.eigvalsh(covariance)
+    trailing = float(np.sum(values[: n - r]))
+    if trailing <= 1e-14 * n * values[-1]:
+        raise ValueError(
+            "covariance='estimate' found no noise: the data lie in the subspace of their means; "
+            "give covariance as a number"
+        )
     correction = 1.0 if np.isinf(p) else p / (p - 1 - r)
-    return max(trailing, 0.0) * correction / (n - r)
+    return trailing * correction / (n - r)
 
 
 def is_definite(noise: Any) -> bool:
     if noise.diagonal:
         return bool(np.min(noise.array) > 0)
-    deviations = np.sqrt(np.diag(noise.array))
+    deviations = np.sqrt(np.maximum(np.diag(noise.array), 0))
     if not np.all(deviations > 0):
         return False
     values = np.linalg.eigvalsh(noise.array / np.outer(deviations, deviations))
     return bool(values[0] > len(values) * 1e-14)
+
+
+def check_size(noise: Any, covariance: np.ndarray, p: float) -> None:
+    """Warn where the noise is said to be more than all that the data vary."""
+    own, said = np.diag(covariance), np.diag(noise.matrices()[0])
+    ratios = own[said > 0] / said[said > 0]
+    sampling = 0.0 if np.isinf(p) else 6 * np.sqrt(2 / p)
+    if len(ratios) and np.min(ratios) < 1 - sampling:
+        warn_user(
+            f"the covariance of the noise is larger than that of the data, of which a variance is "
+            f"{np.min(ratios):.3g} times that of its noise; is it a variance, not a standard "
+            "deviation, and in the unit of the data?",
+            UserWarning,
+        )
 
 
 def noise_frame(
@@ -75,7 +98,7 @@ def noise_frame(
         return Frame("spherical", centre, covariance), 0.0
     matrix = noise.matrices()[0]
     ratio = float(np.mean(np.diag(covariance) / np.diag(matrix)))
-    ratio = ratio if ratio > 0 else 1.0
+    ratio = max(ratio, 1e-3)  # data can hardly vary less than their noise
     return Frame(noise.kind, centre, ratio * matrix), 1 / ratio
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 from sklearn.cluster import KMeans, kmeans_plusplus
+from sklearn.exceptions import ConvergenceWarning
 
 from momentmix.covariance import common_covariance
 from momentmix.data import Data
@@ -89,5 +92,7 @@ def kmeans_labels(
 ) -> np.ndarray:
     """Clusters of one run of k-means, as responsibilities (p, m)."""
     seed = int(rng.integers(2**31))
-    labels = KMeans(m, n_init=1, random_state=seed).fit(X, sample_weight=weights).labels_
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct points than clusters
+        labels = KMeans(m, n_init=1, random_state=seed).fit(X, sample_weight=weights).labels_
     return (labels[:, None] == np.arange(m)).astype(float)

@@ -19,6 +19,8 @@ from momentmix.spectral import flattening, halves, highest_rank
 
 #: Directions beyond those wanted, which a random sketch needs to hold them well.
 MORE = 8
+#: Rounds of subspace iteration, each of which reads the data once.
+ROUNDS = 5
 #: Entries of a flattened tensor up to which its singular values are taken as they are.
 FLATTENED = 1 << 22
 #: Samples below which they may be the terms themselves, ways to halve the others, and how far a
@@ -42,7 +44,7 @@ def leading_subspace(
     """
     q = min(data.n, r + MORE)
     basis = rng.normal(size=(data.n, q))
-    for k in range(5):
+    for k in range(ROUNDS):
         if k < 2:
             sketch = slopes(data, basis.T, [0.0, 0.0, 1.0])
         else:
@@ -72,26 +74,32 @@ def estimated_rank(data: Data, weights: Sequence[float], rng: np.random.Generato
     noise: list[Data] = []
     if isinstance(data, AtomData) and len(data.atoms) >= FEW:
         noise = [data.halved(rng) for _ in range(SPLITS)]
-    r, n = min(data.n, 32), data.n
+    r = min(data.n, 32)
     while True:
-        (flat, *others), most = _flattened([data, *noise], weights, r, rng)
+        (flat, *others), most, whole = _flattened([data, *noise], weights, r, rng)
         U, values, Vt = np.linalg.svd(flat, full_matrices=False)
+        if values[0] == 0:
+            return 0
         exact = int(np.sum(values > 1e-10 * values[0])) < len(values)
         rank = _before_the_gap(values, most)
         if noise and not exact:
             rank = _above_noise(U, values, Vt, others)
-        if rank < r or r == n:
+        if rank < r or whole:
             return min(rank, most)
-        r = min(n, 2 * r)
+        r = min(data.n, 2 * r)
 
 
 def _flattened(
     parts: list[Data], weights: Sequence[float], r: int, rng: np.random.Generator
-) -> tuple[list[np.ndarray], int]:
-    """The moments of some data as matrices, in one subspace where they are large."""
+) -> tuple[list[np.ndarray], int, bool]:
+    """The moments of some data as matrices, in one subspace where they are large.
+
+    With the highest rank they can show, and whether all dimensions are there.
+    """
     d, n = len(weights) - 1, parts[0].n
     rows, columns = (packed_size(n + 1, k) for k in halves(d))
-    if rows * columns > FLATTENED and 2 * r < n:
+    whole = rows * columns <= FLATTENED or 2 * r >= n
+    if not whole:
         parts = parts[:2]
         bases = [leading_subspace(x, weights, r, rng) for x in parts]
         basis = np.linalg.qr(np.column_stack(bases))[0]
@@ -99,7 +107,7 @@ def _flattened(
         n = parts[0].n
     tensors = [augmented(x.moments(d), n, weights) for x in parts]
     n += any(weights[:-1])
-    return [flattening(T, n, d) for T in tensors], highest_rank(n, d)
+    return [flattening(T, n, d) for T in tensors], highest_rank(n, d), whole
 
 
 def _before_the_gap(values: np.ndarray, most: int) -> int:

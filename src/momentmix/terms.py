@@ -25,7 +25,7 @@ from momentmix.matching import Fit, Model, MomentMatching, match_moments
 from momentmix.solvers import Solution
 from momentmix.spectral import decompose, halves, highest_rank
 from momentmix.starts import normal_points
-from momentmix.subspace import augmented, leading_subspace, second_moment
+from momentmix.subspace import ROUNDS, augmented, leading_subspace, second_moment
 
 #: Cosine from which two terms share a direction, iterations after which that is looked for, and
 #: random starts for the one that must move.
@@ -94,6 +94,11 @@ class TermMatching(MomentMatching):
         tol: float | None = None,
         max_iter: int | None = None,
     ) -> Found:
+        """From a start to the end, with a look after a while whether two terms share one.
+
+        ``carried``: the best was carried on to the limit already; ``failed``: the last move did
+        not gain, so that the best is carried on before another is tried.
+        """
         limit = self.model.max_iter if max_iter is None else max_iter
 
         def run(start: Parameters, most: int) -> Found:
@@ -122,8 +127,10 @@ class TermMatching(MomentMatching):
     def _shared(self, parameters: Parameters) -> tuple[int, int] | None:
         """The two terms of the most similar direction, if it is nearly one."""
         vectors = parameters.means
-        if any(self.model.weights[:-1]):
-            vectors = np.column_stack([vectors, np.ones(len(vectors))])
+        if any(self.model.weights[:-1]):  # points, alike where they are near for their spread
+            vectors = vectors - vectors.mean(axis=0)
+            spread = np.sqrt(np.mean(np.sum(vectors**2, axis=1))) + 1e-300
+            vectors = np.column_stack([vectors / spread, np.ones(len(vectors))])
         unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-300)
         cosines = np.abs(np.tril(unit @ unit.T, -1))
         i, j = np.unravel_index(np.argmax(cosines), cosines.shape)
@@ -194,13 +201,17 @@ class TermSearch:
     ) -> Fit:
         """The best of several starts, or what a ``given`` one leads to, in the data's own unit."""
         n, d = self.data.n, self.d
-        basis, passes = np.eye(n), 1
+        basis, passes = np.eye(n), 1  # for the unit
         if given is None and self.rank < n:
-            basis, passes = leading_subspace(self.data, self.weights, self.rank, rng), 7
+            basis = leading_subspace(self.data, self.weights, self.rank, rng)
+            passes += ROUNDS + 1  # and for the data in the subspace
         square = second_moment(self.data, basis)
-        unit = float(np.sqrt(square / self.rank)) if square > 0 else 1.0
+        if square == 0:
+            raise ValueError("the second moment of the data is zero, so there is nothing to find")
+        # Too much noise taken out makes it negative, but of the right size.
+        unit = float(np.sqrt(abs(square) / self.rank))
         # In units of the data all orders are alike; what is common to all is left out.
-        scaled = [w * unit ** (2 * (k - d)) for k, w in enumerate(self.weights)]
+        scaled = [w * unit ** (2 * (k - d)) if w else 0.0 for k, w in enumerate(self.weights)]
         few = basis.shape[1] < n
         small = self._scaled(self.data.compressed(basis, d) if few else self.data, unit)
         explicit = is_explicit("zero", self.rank, small.n, d)
@@ -247,7 +258,7 @@ class TermSearch:
             return int(n_init)
         if self.solver == "lbfgs":
             return 8 if explicit else 4  # a start takes hundreds of iterations
-        return 60 if explicit else 4
+        return 30 if explicit else 4
 
     def _finished(self, first: Fit, unit: float, weights: list[float]) -> Fit:
         """Least squares in all dimensions, from the solution in a few."""
@@ -273,7 +284,7 @@ class TermSearch:
         small, model = matching.data, matching.model
         if init == "spectral":
             self.check_spectral(small.n)
-            return [self._spectral(matching, rng) for _ in range(count)]
+            return [self._spectral(matching, rng) for _ in range(min(count, 4))]
         starts = []
         if init == "auto" and self._spectral_pays(small.n):
             starts = [self._spectral(matching, rng)]

@@ -45,7 +45,7 @@ from momentmix.covariance.likelihood import (
     replaced,
     without_noise,
 )
-from momentmix.covariance.validation import component_covariance, noise_covariance
+from momentmix.covariance.validation import common_noise, component_covariance, noise_covariance
 
 __all__ = [
     "COVARIANCE_TYPES",
@@ -58,6 +58,7 @@ __all__ = [
     "Zero",
     "chosen",
     "common_covariance",
+    "common_noise",
     "component_covariance",
     "fitted_covariance",
     "free_parameters",

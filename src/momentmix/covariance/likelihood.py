@@ -87,6 +87,9 @@ def without_noise(covariance: Any, noise: Any) -> Any:
     """Σ_i - N for covariances of atoms and a noise that all share."""
     if covariance.zero:
         return noise.negative()
+    if covariance.diagonal and noise.diagonal:
+        variances = np.asarray(covariance.variances()) - noise.variances()
+        return make_covariance("diag", variances, covariance.n_features)
     matrices = np.asarray(covariance.matrices()) - noise.matrices()
     return make_covariance("full", matrices, covariance.n_features)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from momentmix._array import Array, all_finite, as_float_array, namespace
 from momentmix.covariance.classes import COVARIANCE_TYPES, make_covariance
 
@@ -22,13 +24,25 @@ def component_covariance(kind: str, array: Any, m: int, n: int) -> Any:
     return make_covariance(kind, _checked(array, kind, "covariances"), n)
 
 
-def noise_covariance(array: Any, p: int, n: int) -> Any:
+def common_noise(array: Any, n: int, name: str = "covariance") -> Any:
+    """The covariance of a noise that all samples share: a number, (n,) or (n, n), checked."""
+    wrong = isinstance(array, bool | complex) or array is None or isinstance(array, str)
+    array = np.nan if wrong else as_float_array(array, name, (0, 1, 2))
+    if wrong or tuple(array.shape) not in ((), (1,), (n,), (n, n)):
+        raise ValueError(
+            f"{name} must be a number, or have shape ({n},) or ({n}, {n}) for {n} feature(s); got "
+            + ("something else" if wrong else f"shape {tuple(array.shape)}")
+        )
+    return noise_covariance(array, 0, n, name)
+
+
+def noise_covariance(array: Any, p: int, n: int, name: str = "noise_covariance") -> Any:
     """The covariance of the noise in p samples of n features, checked.
 
     A scalar or one entry (noise of equal variance), (n,) (a variance a feature), (n, n) (a matrix),
     each for all samples alike; or one for each sample: (p,), (p, n), (p, n, n).
     """
-    array = as_float_array(array, "noise_covariance", (0, 1, 2, 3))
+    array = as_float_array(array, name, (0, 1, 2, 3))
     xp = namespace(array)
     shape = tuple(array.shape)
     if shape in ((), (1,)):
@@ -41,11 +55,11 @@ def noise_covariance(array: Any, p: int, n: int) -> Any:
         kind = ("spherical", "diag", "full")[len(shape) - 1]
     else:
         raise ValueError(
-            f"noise_covariance must be a scalar or have shape ({n},) or ({n}, {n}) for noise "
+            f"{name} must be a scalar or have shape ({n},) or ({n}, {n}) for noise "
             f"common to all samples, or ({p},), ({p}, {n}) or ({p}, {n}, {n}) for one covariance "
             f"a sample; got shape {shape}"
         )
-    return make_covariance(kind, _checked(array, kind, "noise_covariance"), n)
+    return make_covariance(kind, _checked(array, kind, name), n)
 
 
 def _checked(array: Array, kind: str, name: str) -> Array:

@@ -8,6 +8,9 @@ import numpy as np
 
 from momentmix.solvers.solution import Problem, Solution
 
+#: Iterations without a change but for rounding after which there is none to come.
+LEVEL = 20
+
 
 def gauss_newton(
     problem: Problem,
@@ -26,7 +29,7 @@ def gauss_newton(
     the best point so far.
     """
     value, gradient = problem.value_and_gradient(x)
-    history, passes, small = [value], 1, 0
+    history, passes, small, level = [value], 1, 0, 0
     reason, converged, interrupted = f"max_iter={max_iter} reached", False, False
     try:
         for _ in range(max_iter):
@@ -58,6 +61,10 @@ def gauss_newton(
                 reason, converged = "the cost is zero to rounding", True
                 break
             small = small + 1 if gain <= tol * abs(value) and not nearer else 0
+            level = level + 1 if abs(gain) <= 1e-14 * abs(value) else 0
+            if level == LEVEL:
+                reason, converged = "the cost is level to rounding", True
+                break
             if small == 2:
                 reason, converged = f"gain below tol={tol:g} of the cost", True
                 break
