@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test lint bench bench-fit bench-tensors bench-cp experiments clean
+.PHONY: help demo test lint bench bench-fit bench-tensors bench-cp bench-peers experiments clean
 
 help:
 	@echo "make demo   run the main job and draw it into demo/"
@@ -13,6 +13,7 @@ help:
 	@echo "make bench  ratios against bare matrix products"
 	@echo "make bench-fit  fits against scikit-learn's EM (about 15 minutes)"
 	@echo "make experiments  section 7 of the paper and beyond (about 40 minutes, can be interrupted)"
+	@echo "make bench-peers  scikit-learn, pomegranate, gmmx and Spark on the same data (about an hour)"
 	@echo "make bench-cp  decompositions and known noise against tensorly and EM (about 10 minutes)"
 	@echo "make bench-tensors  one pass over the data: tensors, files, a cluster (about 10 minutes)"
 
@@ -59,8 +60,17 @@ bench-tensors: $(VENV)/bench
 bench-cp: $(VENV)/bench
 	$(BIN)/python benchmarks/decomposition.py
 
+.venv-peers/made: benchmarks/peers/requirements.txt pyproject.toml constraints.txt
+	@echo "setting up .venv-peers with the peers (once)"
+	$(PYTHON) -m venv .venv-peers
+	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e . -r benchmarks/peers/requirements.txt
+	@touch $@
+
+bench-peers: .venv-peers/made
+	.venv-peers/bin/python benchmarks/peers/run.py
+
 experiments: $(VENV)/bench $(VENV)/plot
 	$(BIN)/python experiments/run.py
 
 clean:
-	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-peers demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -98,6 +98,17 @@ def test_experiments_run_in_their_quick_form_and_go_on(tmp_path):
     assert "| 0.05 | MomentMixture | 2 of 2 | +0.000 |" in again
 
 
+def test_peers_benchmark_runs_in_its_quick_form():
+    """Those that the test environment has; the others have an environment of their own."""
+    command = [sys.executable, str(ROOT / "benchmarks" / "peers" / "run.py"), "--quick"]
+    command += ["--peers", "momentmix,scikit-learn,Bayesian (scikit-learn),Spark MLlib"]
+    out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "| momentmix (1 runs) | 1 | 1 |" in out
+    assert "| scikit-learn (1 runs) |" in out
+    # A peer that cannot do a job is in the table, not dropped.
+    assert "| Spark MLlib | " in out
+
+
 def test_decomposition_benchmark_runs_in_its_quick_form():
     command = [sys.executable, str(ROOT / "benchmarks" / "decomposition.py"), "--quick"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
