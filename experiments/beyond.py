@@ -122,7 +122,16 @@ def draw(rows: list[dict[str, str]], folder: Path) -> None:
         scale = np.sign(gains) * np.log10(1 + np.abs(gains) / TIE)
         ax.imshow(scale, cmap="RdBu", vmin=-2, vmax=2, aspect="auto")
         for (i, j), gain in np.ndenumerate(gains):
-            ax.text(j, i, f"{gain:+.3f}", ha="center", va="center", fontsize=9)
+            dark = abs(scale[i, j]) > 1.3
+            ax.text(
+                j,
+                i,
+                f"{gain:+.3f}",
+                ha="center",
+                va="center",
+                fontsize=9,
+                color="white" if dark else "black",
+            )
         ax.set_xticks(range(len(separations)), separations)
         ax.set_yticks(range(len(shapes)), [f"n={n}, m={m}" for n, m in shapes])
         ax.set(xlabel="separation", title=f"{kind}, p={p}")
