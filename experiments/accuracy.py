@@ -9,11 +9,8 @@ import numpy as np
 import table
 from figures import plt, save
 from momentmix import Mixture, Samples, dense_moment
+from momentmix._moments_demo import COVARIANCES, MEANS, NOISE, WEIGHTS
 
-WEIGHTS = [0.4, 0.3, 0.3]
-MEANS = [[1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]]
-COVARIANCES = [[[0.4, 0.0], [0.0, 0.3]], [[0.2, 0.1], [0.1, 0.5]], [[0.4, 0.25], [0.25, 0.3]]]
-NOISE = [[0.4, 0.2], [0.2, 0.3]]
 KINDS = {"empirical": "§7.1", "debiased": "§7.2"}
 
 

@@ -120,6 +120,14 @@ def bell_by_partitions(x):
     return total
 
 
+def outer_power(a, d):
+    """a^{⊗d} as a dense tensor."""
+    result = np.ones(())
+    for _ in range(d):
+        result = np.multiply.outer(result, a)
+    return result
+
+
 def sym_by_permutations(T):
     return sum(np.transpose(T, s) for s in itertools.permutations(range(T.ndim))) / math.factorial(
         T.ndim

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import oracles
 from momentmix.dense import pack, packed_indices
 from momentmix.spectral import decompose, flattening, halves, highest_rank, power
 
@@ -12,15 +13,8 @@ def terms(n, d, r, seed):
     vectors = rng.normal(size=(r, n))
     vectors /= np.linalg.norm(vectors, axis=1)[:, None]
     weights = rng.uniform(0.5, 1, r)
-    dense = sum(w * outer(a, d) for w, a in zip(weights, vectors, strict=True))
+    dense = sum(w * oracles.outer_power(a, d) for w, a in zip(weights, vectors, strict=True))
     return vectors, dense
-
-
-def outer(a, d):
-    result = np.ones(())
-    for _ in range(d):
-        result = np.multiply.outer(result, a)
-    return result
 
 
 @pytest.mark.parametrize(("n", "d"), [(3, 3), (4, 4), (3, 5), (2, 6)])

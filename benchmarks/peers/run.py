@@ -19,14 +19,13 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 from fitters import PEERS
-from scipy.optimize import linear_sum_assignment
 from sklearn.datasets import make_blobs, make_moons
 
 from fit import tables
 from machine import machine
 from momentmix import Mixture
 from momentmix.datasets import paper_mixture
-from tensors import mixture
+from tensors import mean_error, mixture
 
 #: Gain in mean log-likelihood at which all stop; how near to the best likelihood counts as it.
 TOL, NEAR = 1e-6, 2e-3
@@ -94,11 +93,6 @@ def jobs(quick: bool) -> list[Job]:
     for name, (X, m) in tables().items():
         result.append(Job(f"{name}, {len(X)} × {X.shape[1]}, m={m}, full", X, m, "full"))
     return result
-
-
-def mean_error(means: np.ndarray, truth: Mixture) -> float:
-    gaps = np.linalg.norm(truth.means[:, None] - means, axis=2)
-    return float(gaps[linear_sum_assignment(gaps)].mean())
 
 
 def measure(job: Job, peer: str, data: Path, quick: bool) -> Runs:

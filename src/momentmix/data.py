@@ -17,10 +17,10 @@ from momentmix._array import to_numpy
 from momentmix.atoms import Atoms
 from momentmix.bilinear import Form, bilinear
 from momentmix.covariance import Zero, projected_covariance, without_noise
-from momentmix.dense import packed_indices
+from momentmix.dense import packed_indices, unpack
 from momentmix.frame import Frame
 from momentmix.isserlis import atom_sums
-from momentmix.packed import linear_map, plus_gaussian, total_size
+from momentmix.packed import linear_map, order_slice, plus_gaussian, total_size
 from momentmix.tensors import MomentTensors
 
 
@@ -172,6 +172,13 @@ def data_of(P: Any) -> AtomData | TensorData:
         weights = to_numpy(weights).astype(np.float64, copy=False)
     means = to_numpy(atoms.means).astype(np.float64, copy=False)
     return AtomData(Atoms(weights, means, covariance, np))
+
+
+def mean_and_covariance(data: Data) -> tuple[np.ndarray, np.ndarray]:
+    """Of the data, from their first two moments; (n,) and (n, n)."""
+    moments, n = data.moments(2), data.n
+    mean = moments[1 : n + 1]
+    return mean, unpack(moments[order_slice(n, 2)], n, 2) - np.outer(mean, mean)
 
 
 def as_tensors(data: Data, order: int) -> TensorData:

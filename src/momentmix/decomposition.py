@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from numbers import Integral, Real
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from sklearn.utils import check_random_state
 
 from momentmix._warnings import warn_user
 from momentmix.atoms import Atoms, Gradient
@@ -21,7 +22,8 @@ from momentmix.choices import check_rank
 from momentmix.covariance import Zero
 from momentmix.data import AtomData, TensorData, data_of
 from momentmix.matching import Fit
-from momentmix.orders import order_weights, whole_order
+from momentmix.orders import is_single, order_weights, whole_order
+from momentmix.settings import generator, number, one_of
 from momentmix.subspace import estimated_rank
 from momentmix.terms import TermSearch
 
@@ -131,9 +133,8 @@ def symmetric_cp(
     """
     data = data_of(P)
     w = _weights_over_orders(order, weights)
-    _check_settings(data, w, init, solver, n_init, max_iter, tol)
-    rng = np.random.default_rng(check_random_state(random_state).randint(2**31, size=4))
-    single = not any(w[:-1])
+    _check_settings(data, w, init=init, solver=solver, n_init=n_init, max_iter=max_iter, tol=tol)
+    rng, single = generator(random_state), is_single(w)
     if isinstance(rank, str):
         if rank != "auto":
             raise ValueError(f"rank must be a whole number or 'auto', got {rank!r}")
@@ -153,8 +154,6 @@ def symmetric_cp(
     search = TermSearch(
         data, rank, w, form=form, solver=solver, max_iter=max_iter, tol=tol, mixture=False
     )
-    if init == "spectral":
-        search.check_spectral(min(rank, data.n))
     return _solution(search, search.solve(init, n_init, rng, verbose))
 
 
@@ -220,26 +219,13 @@ def _weights_over_orders(order: Any, weights: Sequence[float] | None) -> list[fl
     return w
 
 
-def _check_settings(
-    data: AtomData | TensorData,
-    w: list[float],
-    init: str,
-    solver: str,
-    n_init: Any,
-    max_iter: Any,
-    tol: Any,
-) -> None:
-    if init not in INITS:
-        raise ValueError(f"init must be one of {INITS}, got {init!r}")
-    if solver not in ("auto", "gauss-newton", "lbfgs"):
-        raise ValueError(f"solver must be 'auto', 'gauss-newton' or 'lbfgs', got {solver!r}")
-    whole = isinstance(n_init, int | np.integer) and not isinstance(n_init, bool)
-    if n_init != "auto" and not (whole and n_init >= 1):
-        raise ValueError(f"n_init must be 'auto' or a whole number of at least 1, got {n_init!r}")
-    if not (isinstance(max_iter, int | np.integer) and max_iter >= 1):
-        raise ValueError(f"max_iter must be a whole number of at least 1, got {max_iter!r}")
-    if not (isinstance(tol, int | float) and tol >= 0):
-        raise ValueError(f"tol must be a number of at least 0, got {tol!r}")
+def _check_settings(data: AtomData | TensorData, w: list[float], **given: Any) -> None:
+    s = SimpleNamespace(**given)
+    one_of(s, "init", INITS)
+    one_of(s, "solver", ("auto", "gauss-newton", "lbfgs"))
+    number(s, "n_init", Integral, 1, ("auto",))
+    number(s, "max_iter", Integral, 1)
+    number(s, "tol", Real, 0)
     if isinstance(data, TensorData) and data.tensors.order < len(w) - 1:
         raise ValueError(
             f"these moments were kept up to order {data.tensors.order}, not {len(w) - 1}; "

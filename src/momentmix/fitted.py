@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, DensityMixin
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from momentmix import _dask
@@ -23,6 +22,7 @@ from momentmix.data import AtomData, Data, TensorData, data_of
 from momentmix.em import Parameters, softmax
 from momentmix.matching import Fit
 from momentmix.mixture import Mixture
+from momentmix.settings import generator
 from momentmix.tensors import MomentTensors
 
 #: Attributes that a stream of partial_fit makes when they are asked for.
@@ -234,8 +234,7 @@ class MixtureEstimator(DensityMixin, BaseEstimator):
     # What a fitted estimator answers
 
     def _generator(self) -> np.random.Generator:
-        seeds = check_random_state(self.random_state).randint(2**31, size=4)
-        return np.random.default_rng(seeds)
+        return generator(self.random_state)
 
     def _rows(self, X: Any) -> np.ndarray:
         check_is_fitted(self)

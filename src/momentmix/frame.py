@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from momentmix.atoms import Atoms
-from momentmix.covariance import Zero, make_covariance, mapped_covariance
+from momentmix.covariance import make_covariance, mapped_covariance
 from momentmix.em import Parameters
 
 #: Types that one unit for all features suits.
@@ -93,22 +93,25 @@ class Frame:
         return self.centre + (Z * self.scale if self.diagonal else Z @ self.scale)
 
     def apply_atoms(self, atoms: Atoms) -> Atoms:
-        """A distribution in these coordinates; its covariances turn full where they must."""
-        n = len(self.centre)
+        """A distribution in these coordinates."""
         means = self.apply(np.asarray(atoms.means))
-        covariance = atoms.covariance
+        return Atoms(atoms.weights, means, self.apply_covariance(atoms.covariance), np)
+
+    def apply_covariance(self, covariance: Any) -> Any:
+        """Covariances of atoms in these coordinates; they turn full where they must."""
+        n = len(self.centre)
         if covariance.zero:
-            return Atoms(atoms.weights, means, Zero(n), np)
+            return covariance
         if self.diagonal and covariance.diagonal:
             variances = np.asarray(covariance.variances()) * np.broadcast_to(self.inverse, n) ** 2
-            return Atoms(atoms.weights, means, make_covariance("diag", variances, n), np)
+            return make_covariance("diag", variances, n)
         matrices = np.asarray(covariance.matrices())
         if self.diagonal:
             factor = np.broadcast_to(self.inverse, n)
             matrices = matrices * np.outer(factor, factor)
         else:
             matrices = mapped_covariance("full", matrices, self.inverse.T)
-        return Atoms(atoms.weights, means, make_covariance("full", matrices, n), np)
+        return make_covariance("full", matrices, n)
 
     def forward(self, parameters: Parameters) -> Parameters:
         A = self.inverse if self.diagonal else self.inverse.T

@@ -7,6 +7,7 @@ gives the points and how often each occurs (§5.2). EM with the covariance held 
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,8 @@ from momentmix import _dask, search
 from momentmix._parallel import single_threaded_blas, thread_limit
 from momentmix._progress import Progress
 from momentmix.choices import check_rank
-from momentmix.covariance import common_noise, make_covariance
-from momentmix.data import AtomData, Data, TensorData
+from momentmix.covariance import common_covariance, common_noise, make_covariance
+from momentmix.data import AtomData, Data, TensorData, mean_and_covariance
 from momentmix.em import EM, Likelihood, Parameters
 from momentmix.fitted import MixtureEstimator
 from momentmix.frame import Frame
@@ -25,8 +26,6 @@ from momentmix.noise import (
     check_size,
     effective_count,
     is_definite,
-    mapped_noise,
-    mean_and_covariance,
     noise_frame,
     trailing_variance,
 )
@@ -208,11 +207,10 @@ class KnownCovarianceMixture(MixtureEstimator):
 
     def _finish(self, problem: _Problem, result: Fit) -> None:
         noise, m = problem.noise, int(self.n_components)
-        covariances = np.asarray(noise.array)
-        self.covariance_ = covariances
-        if noise.kind != "tied":
-            self.covariance_ = covariances[0]
-            covariances = np.repeat(covariances, m, axis=0)
+        self.covariance_ = noise.array[0]
+        if not isinstance(self.covariance, str):
+            self.covariance_ = np.asarray(self.covariance, dtype=np.float64)
+        covariances = common_covariance(noise.kind, m, noise.matrices()[0])
         means = problem.frame.restore(result.parameters.means)
         parameters = Parameters(result.parameters.weights, means, covariances)
         self._set(result, parameters, noise.kind, definite=problem.definite)
@@ -232,9 +230,10 @@ class KnownCovarianceMixture(MixtureEstimator):
         check_rank(self.n_components, n, int(order), single=False, name="n_components")
         if not isinstance(self.covariance, str):
             common_noise(self.covariance, n)
+        omega = self.omega
+        if omega is not None and not (isinstance(omega, Real) and 0 < omega < np.inf):
+            raise ValueError(f"omega must be a positive number, got {omega!r}")
         weights = weights_over_orders(self, int(order), 1.0)
-        if self.omega is not None and not 0 < self.omega < np.inf:
-            raise ValueError(f"omega must be a positive number, got {self.omega!r}")
         if weights[-1] == 0 or not any(weights[1:-1]):
             raise ValueError(
                 "order_weights must not be 0 for the highest order, nor for all others: one order "
@@ -269,7 +268,7 @@ class _Problem:
             )
         self.rng = s._generator()
         centre, covariance = mean_and_covariance(data)
-        self.noise = self._noise(data, covariance)
+        self.noise = self._noise(covariance, count)
         self.definite = is_definite(self.noise)
         self.frame, self.variance = noise_frame(self.noise, self.definite, centre, covariance)
         self.data, self.scaled = data, data.within(self.frame)
@@ -281,13 +280,13 @@ class _Problem:
                 "multiple of the identity to it, or use polish=None"
             )
 
-    def _noise(self, data: Data, covariance: np.ndarray) -> Any:
+    def _noise(self, covariance: np.ndarray, count: float) -> Any:
         """The covariance of the noise, of a type that all atoms share."""
         if isinstance(self.s.covariance, str):
-            variance = trailing_variance(covariance, self.m - 1, effective_count(data))
+            variance = trailing_variance(covariance, self.m - 1, count)
             return make_covariance("spherical", np.array([variance]), self.n)
         noise = common_noise(self.s.covariance, self.n)
-        check_size(noise, covariance, effective_count(data))
+        check_size(noise, covariance, count)
         return noise
 
     def fit_moments(self) -> Fit:
@@ -302,7 +301,7 @@ class _Problem:
         weights = weights_over_orders(s, self.order, frame.unit)
         same = frame is self.frame
         scaled = self.scaled if same else self.data.within(frame)
-        debiased = scaled.debiased(mapped_noise(self.noise, frame))
+        debiased = scaled.debiased(frame.apply_covariance(self.noise))
         terms = TermSearch(
             debiased,
             self.m,
@@ -313,8 +312,6 @@ class _Problem:
             tol=1e-9,
             mixture=True,
         )
-        if s.init == "spectral":
-            terms.check_spectral(min(self.m, self.n))
         given = self.given()
         if given is not None:
             points = frame.apply(self.frame.restore(given.means))

@@ -20,12 +20,11 @@ from momentmix.covariance import (
     raised_to_floor,
     smallest_variance,
 )
-from momentmix.data import Data
-from momentmix.dense import unpack
+from momentmix.data import Data, mean_and_covariance
 from momentmix.em import Parameters
 from momentmix.isserlis import hermite_factor, moment_covariance
 from momentmix.objective import ImplicitObjective, PackedObjective
-from momentmix.packed import multiplicities, order_slice, order_starts, total_size
+from momentmix.packed import multiplicities, order_starts, total_size
 from momentmix.parametrisation import Parametrisation
 from momentmix.solvers import Solution, gauss_newton, lbfgs
 
@@ -295,9 +294,7 @@ def widened(kind: str, parameters: Parameters) -> Parameters:
 
 def single_component(kind: str, data: Data, floor: float) -> Fit:
     """One component: the mean and the covariance, which every method agrees on."""
-    n = data.n
-    moments = data.moments(2)
-    mean = moments[1 : n + 1]
-    spread = unpack(moments[order_slice(n, 2)], n, 2) - np.outer(mean, mean) + floor * np.eye(n)
+    mean, covariance = mean_and_covariance(data)
+    spread = covariance + floor * np.eye(data.n)
     parameters = Parameters(np.ones(1), mean[None], common_covariance(kind, 1, spread))
     return Fit(parameters, 0.0, n_iter=1, n_passes=data.passes, converged=True, history=[0.0])

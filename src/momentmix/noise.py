@@ -10,17 +10,8 @@ from typing import Any
 import numpy as np
 
 from momentmix._warnings import warn_user
-from momentmix.covariance import make_covariance
 from momentmix.data import AtomData, Data, TensorData
-from momentmix.dense import unpack
 from momentmix.frame import Frame
-from momentmix.packed import order_slice
-
-
-def mean_and_covariance(data: Data) -> tuple[np.ndarray, np.ndarray]:
-    moments, n = data.moments(2), data.n
-    mean = moments[1 : n + 1]
-    return mean, unpack(moments[order_slice(n, 2)], n, 2) - np.outer(mean, mean)
 
 
 def effective_count(data: Data) -> float:
@@ -100,16 +91,3 @@ def noise_frame(
     ratio = float(np.mean(np.diag(covariance) / np.diag(matrix)))
     ratio = max(ratio, 1e-3)  # data can hardly vary less than their noise
     return Frame(noise.kind, centre, ratio * matrix), 1 / ratio
-
-
-def mapped_noise(noise: Any, frame: Frame) -> Any:
-    """The noise in the coordinates of a frame."""
-    n = noise.n_features
-    if frame.diagonal and noise.diagonal:
-        variances = noise.variances() * np.broadcast_to(frame.inverse, n) ** 2
-        if np.ptp(variances) <= 1e-12 * np.max(variances):
-            return make_covariance("spherical", variances[:, 0], n)
-        return make_covariance("diag", variances, n)
-    A = np.diag(np.broadcast_to(frame.inverse, n)) if frame.diagonal else frame.inverse
-    matrix = A.T @ noise.matrices()[0] @ A
-    return make_covariance("tied", (matrix + matrix.T) / 2, n)

@@ -212,7 +212,7 @@ class Preconditioner:
         first, _, rest = p.split(x)
         pairs = np.outer(P.weights, P.weights)
         means = 2 * pairs * in_kappa[0]
-        covariances = np.zeros_like(pairs) if p.kind == "zero" else 2 * pairs * in_kappa[1]
+        covariances = 2 * pairs * (0.0 if in_kappa[1] is None else in_kappa[1])
         if p.homogeneous:
             scale = np.outer(first, first)
             means, covariances = means / scale, covariances / scale**2

@@ -40,6 +40,11 @@ def _checked_weights(order: Any) -> list[float]:
     return weights
 
 
+def is_single(weights: Sequence[float]) -> bool:
+    """Whether weights over the orders 0..d are those of order d alone."""
+    return not any(weights[:-1])
+
+
 def whole_order(order: Any) -> int:
     """A single order, for what has no meaning over several (a dense tensor)."""
     if isinstance(order, bool):

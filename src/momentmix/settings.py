@@ -10,6 +10,7 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+from sklearn.utils import check_random_state
 
 from momentmix import matching, search
 from momentmix.choices import (
@@ -35,33 +36,38 @@ from momentmix.starts import INITS, around_points
 def check_settings(s: Any) -> None:
     """Of MomentMixture."""
     check_common_settings(s, (*INITS, "auto"))
-    _one_of(s, "covariance_type", COVARIANCE_TYPES)
-    _number(s, "order", Integral, 2, ("auto",))
-    _number(s, "reg_covar", Real, 0)
-    _one_of(s, "weighting", ("auto", "orders", "optimal"))
-    _one_of(s, "moments", ("auto", "tensors", "samples"))
+    one_of(s, "covariance_type", COVARIANCE_TYPES)
+    number(s, "order", Integral, 2, ("auto",))
+    number(s, "reg_covar", Real, 0)
+    one_of(s, "weighting", ("auto", "orders", "optimal"))
+    one_of(s, "moments", ("auto", "tensors", "samples"))
 
 
 def check_common_settings(s: Any, inits: tuple) -> None:
     """Of every estimator; the number of components, the solver and how it ends."""
-    _number(s, "n_components", Integral, 1)
-    _number(s, "n_init", Integral, 1, ("auto",))
-    _number(s, "max_iter", Integral, 1)
-    _number(s, "tol", Real, 0)
-    _one_of(s, "augmentation", ("implicit", "post-processing"))
-    _one_of(s, "solver", ("auto", "gauss-newton", "lbfgs"))
-    _one_of(s, "init", inits)
-    _one_of(s, "polish", ("em", None))
+    number(s, "n_components", Integral, 1)
+    number(s, "n_init", Integral, 1, ("auto",))
+    number(s, "max_iter", Integral, 1)
+    number(s, "tol", Real, 0)
+    one_of(s, "augmentation", ("implicit", "post-processing"))
+    one_of(s, "solver", ("auto", "gauss-newton", "lbfgs"))
+    one_of(s, "init", inits)
+    one_of(s, "polish", ("em", None))
     if isinstance(s.order_weights, str) and s.order_weights != "auto":
         raise ValueError(f"order_weights must be 'auto' or numbers, got {s.order_weights!r}")
 
 
-def _one_of(s: Any, name: str, allowed: tuple) -> None:
+def generator(random_state: Any) -> np.random.Generator:
+    """NumPy's generator from whatever scikit-learn takes as a random state."""
+    return np.random.default_rng(check_random_state(random_state).randint(2**31, size=4))
+
+
+def one_of(s: Any, name: str, allowed: tuple) -> None:
     if getattr(s, name) not in allowed:
         raise ValueError(f"{name} must be one of {allowed}, got {getattr(s, name)!r}")
 
 
-def _number(s: Any, name: str, kind: Any, least: float, words: tuple = ()) -> None:
+def number(s: Any, name: str, kind: Any, least: float, words: tuple = ()) -> None:
     value = getattr(s, name)
     if isinstance(value, str) and value in words:
         return

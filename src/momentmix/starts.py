@@ -9,7 +9,7 @@ from sklearn.cluster import KMeans, kmeans_plusplus
 from sklearn.exceptions import ConvergenceWarning
 
 from momentmix.covariance import common_covariance
-from momentmix.data import Data
+from momentmix.data import Data, mean_and_covariance
 from momentmix.dense import unpack
 from momentmix.em import Parameters
 from momentmix.packed import order_slice
@@ -37,12 +37,10 @@ def spread_points(
 
 def normal_points(data: Data, rng: np.random.Generator) -> np.ndarray:
     """Points with the mean and covariance of the data, which is all that is known before a fit."""
-    moments, n = data.moments(2), data.n
-    mean = moments[1 : n + 1]
-    covariance = unpack(moments[order_slice(n, 2)], n, 2) - np.outer(mean, mean)
+    mean, covariance = mean_and_covariance(data)
     values, vectors = np.linalg.eigh(covariance)
     root = (vectors * np.sqrt(np.maximum(values, 0))) @ vectors.T
-    return mean + rng.normal(size=(DRAWS, n)) @ root
+    return mean + rng.normal(size=(DRAWS, data.n)) @ root
 
 
 def spectral_means(data: Data, m: int, rng: np.random.Generator) -> np.ndarray:

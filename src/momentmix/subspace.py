@@ -14,6 +14,7 @@ from momentmix.atoms import Atoms
 from momentmix.covariance import Zero
 from momentmix.data import AtomData, Data
 from momentmix.dense import packed_size
+from momentmix.orders import is_single
 from momentmix.packed import order_slice
 from momentmix.spectral import flattening, halves, highest_rank
 
@@ -60,7 +61,7 @@ def augmented(moments: np.ndarray, n: int, weights: Sequence[float]) -> np.ndarr
 
     Together they are the entries of one tensor of order d in n + 1 dimensions, that of (1, x).
     """
-    return moments if any(weights[:-1]) else moments[order_slice(n, len(weights) - 1)]
+    return moments[order_slice(n, len(weights) - 1)] if is_single(weights) else moments
 
 
 def estimated_rank(data: Data, weights: Sequence[float], rng: np.random.Generator) -> int:
@@ -106,7 +107,7 @@ def _flattened(
         parts = [x.compressed(basis, d) for x in parts]
         n = parts[0].n
     tensors = [augmented(x.moments(d), n, weights) for x in parts]
-    n += any(weights[:-1])
+    n += not is_single(weights)
     return [flattening(T, n, d) for T in tensors], highest_rank(n, d), whole
 
 

@@ -22,6 +22,7 @@ from momentmix.dense import packed_size
 from momentmix.em import Parameters
 from momentmix.frame import Frame
 from momentmix.matching import Fit, Model, MomentMatching, match_moments
+from momentmix.orders import is_single
 from momentmix.solvers import Solution
 from momentmix.spectral import decompose, halves, highest_rank
 from momentmix.starts import normal_points
@@ -37,7 +38,7 @@ SPECTRAL_WORK = 1e11
 def start_at(vectors: np.ndarray, data: Any, model: Model) -> Parameters:
     """Weights for vectors by linear least squares, none of them so small as to be lost."""
     w, d = model.weights, model.order
-    single = not any(w[:-1])
+    single = is_single(w)
     if single:
         vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-300)
     form = data.tested(Atoms(1.0, vectors, Zero(model.n), np), w, False)
@@ -127,7 +128,7 @@ class TermMatching(MomentMatching):
     def _shared(self, parameters: Parameters) -> tuple[int, int] | None:
         """The two terms of the most similar direction, if it is nearly one."""
         vectors = parameters.means
-        if any(self.model.weights[:-1]):  # points, alike where they are near for their spread
+        if not is_single(self.model.weights):  # points, alike where they are near for their spread
             vectors = vectors - vectors.mean(axis=0)
             spread = np.sqrt(np.mean(np.sum(vectors**2, axis=1))) + 1e-300
             vectors = np.column_stack([vectors / spread, np.ones(len(vectors))])
@@ -186,7 +187,7 @@ class TermSearch:
         mixture: bool,
     ) -> None:
         self.data, self.rank, self.weights, self.d = data, rank, list(weights), len(weights) - 1
-        self.single = not any(self.weights[:-1])
+        self.single = is_single(self.weights)
         self.form, self.solver, self.mixture = form, solver, mixture
         self.max_iter, self.tol = max_iter, tol
         self.whole = False  # whether the cost has its constant
@@ -201,6 +202,8 @@ class TermSearch:
     ) -> Fit:
         """The best of several starts, or what a ``given`` one leads to, in the data's own unit."""
         n, d = self.data.n, self.d
+        if init == "spectral":
+            self._check_spectral(min(self.rank, n))
         basis, passes = np.eye(n), 1  # for the unit
         if given is None and self.rank < n:
             basis = leading_subspace(self.data, self.weights, self.rank, rng)
@@ -283,7 +286,6 @@ class TermSearch:
     ) -> list[Parameters]:
         small, model = matching.data, matching.model
         if init == "spectral":
-            self.check_spectral(small.n)
             return [self._spectral(matching, rng) for _ in range(min(count, 4))]
         starts = []
         if init == "auto" and self._spectral_pays(small.n):
@@ -294,7 +296,7 @@ class TermSearch:
             starts.append(start_at(points[chosen], small, model))
         return starts
 
-    def check_spectral(self, n: int) -> None:
+    def _check_spectral(self, n: int) -> None:
         most = highest_rank(n + (not self.single), self.d)
         if self.rank > most:
             raise ValueError(
