@@ -7,7 +7,7 @@ from sklearn.datasets import load_iris
 from sklearn.mixture import GaussianMixture
 
 from momentmix import em
-from momentmix.covariance import make_covariance
+from momentmix.covariance import make_covariance, optimism
 from momentmix.em import Likelihood, Parameters, softmax
 from momentmix.moves import drop_losses, merge_losses, relocate, split_and_merge
 
@@ -184,3 +184,32 @@ def test_softmax_of_large_numbers():
     R, total = softmax(np.array([[1e4, 0.0], [-1e4, -1e4]]))
     np.testing.assert_allclose(R, [[1, 0], [0.5, 0.5]])
     np.testing.assert_allclose(total, [1e4, -1e4 + np.log(2)])
+
+
+@pytest.mark.parametrize(("kind", "N"), [("full", 12), ("diag", 8), ("spherical", 5)])
+def test_optimism_is_that_of_new_samples(kind, N, rng):
+    """E[log-likelihood of N samples - that of N new ones] of a Gaussian fitted to the former."""
+    n, trials = 3, 20_000
+    X = rng.normal(size=(trials, N, n))
+    means = X.mean(axis=1)
+    centred = X - means[:, None]
+    S = centred.swapaxes(1, 2) @ centred / N
+    if kind != "full":
+        S = S * np.eye(n)
+    if kind == "spherical":
+        S = np.trace(S, axis1=1, axis2=2)[:, None, None] / n * np.eye(n)
+    inverse = np.linalg.inv(S)
+    # The quadratic forms of the samples themselves sum to N n; new ones are expected to have
+    # tr S⁻¹ + mᵀS⁻¹m each. Determinants cancel.
+    new = np.trace(inverse, axis1=1, axis2=2) + np.einsum("ti,tij,tj->t", means, inverse, means)
+    gap = N * (new - n) / 2
+    error = gap.std() / np.sqrt(trials)
+    assert abs(gap.mean() - optimism(kind, np.array([N]), n)[0]) < 4 * error
+
+
+def test_optimism_of_many_and_of_few():
+    for kind, parameters in (("full", 9), ("diag", 6), ("spherical", 4)):
+        values = optimism(kind, np.array([0.0, 1.0, 4.0, 50.0, 1e9]), 3)
+        assert np.all(np.diff(values) <= 0)
+        assert np.all(np.isfinite(values))
+        np.testing.assert_allclose(values[-1], parameters, rtol=1e-7)

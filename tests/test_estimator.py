@@ -19,7 +19,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import momentmix as mm
-from momentmix import MomentMixture, matching, search
+from momentmix import Mixture, MomentMixture, matching, search
 from momentmix.choices import is_explicit
 from momentmix.datasets import load_quakes, paper_mixture
 from momentmix.em import Likelihood, Parameters
@@ -466,6 +466,22 @@ def test_real_data_beats_restarts():
     )
     fit = MomentMixture(3, random_state=0).fit(X)
     assert fit.score(X) * len(X) > best * len(X) - 1
+
+
+def test_corrected_selection_leaves_no_component_on_a_handful_of_samples():
+    rng = np.random.default_rng(0)
+    n, m = 10, 5
+    L = rng.normal(size=(m, n, n)) / np.sqrt(n)
+    covariances = 0.7 * L @ L.swapaxes(1, 2) + 0.3 * np.eye(n)
+    truth = Mixture(np.full(m, 1 / m), rng.normal(size=(m, n)), covariances)
+    X, _ = truth.sample(1000, 1)
+    new, _ = truth.sample(20_000, 2)
+    highest = MomentMixture(m, random_state=0).fit(X)
+    corrected = MomentMixture(m, random_state=0, selection="corrected").fit(X)
+    assert highest.score(X) >= corrected.score(X) - 1e-6
+    assert len(X) * np.min(highest.weights_) < n
+    assert len(X) * np.min(corrected.weights_) > 5 * n
+    assert corrected.score(new) > highest.score(new) + 0.05
 
 
 def test_bundled_data():

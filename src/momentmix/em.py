@@ -19,6 +19,7 @@ from momentmix.covariance import (
     fitted_covariance,
     log_density_coefficients,
     make_covariance,
+    optimism,
     replaced,
 )
 
@@ -39,6 +40,7 @@ class EMResult(NamedTuple):
     n_iter: int
     converged: bool
     interrupted: bool
+    worth: float = -np.inf  # what the search compares: the same, less overfit if asked for
 
 
 class Density(NamedTuple):
@@ -120,7 +122,7 @@ class EM:
             for i in range(1, max_iter + 1):
                 value, after = self.step(parameters)
                 if abs(value - last) < tol:
-                    return EMResult(parameters, value, i, True, False)
+                    return self._result(parameters, value, i, True, False)
                 if revivals < len(after.weights):
                     alive = self.revived(after)
                     revivals += alive is not after
@@ -130,15 +132,25 @@ class EM:
                     callback(i, value)
             value = self.value(parameters)
         except KeyboardInterrupt:
-            return EMResult(parameters, value, i, False, True)
-        return EMResult(parameters, value, max_iter, False, False)
+            return self._result(parameters, value, i, False, True)
+        return self._result(parameters, value, max_iter, False, False)
+
+    def overfit(self, parameters: Parameters) -> float:
+        """What components of few samples gain by that, in mean log-likelihood, if asked for."""
+        return 0.0
+
+    def _result(
+        self, parameters: Parameters, value: float, n_iter: int, converged: bool, interrupted: bool
+    ) -> EMResult:
+        worth = value - self.overfit(parameters)
+        return EMResult(parameters, value, n_iter, converged, interrupted, worth)
 
 
 class Likelihood(EM):
     """The data of a maximum-likelihood fit, in centred and scaled coordinates.
 
     X (p, n); ``weights`` (p,) with sum 1, or None for equal ones; ``floor`` is added to every
-    variance.
+    variance. If ``corrected``, results know what components of few samples overfit.
     """
 
     def __init__(
@@ -148,11 +160,13 @@ class Likelihood(EM):
         kind: str,
         floor: float,
         variance: float | None = None,
+        corrected: bool = False,
     ) -> None:
         super().__init__(kind, floor, variance)
-        self.X = X
+        self.X, self.corrected = X, corrected
         p, n = X.shape
         self.weights = np.full(p, 1 / p) if weights is None else weights
+        self._count = 1 / float(np.sum(self.weights**2))  # of equal weights: p
         self._least = 1.5 * float(np.max(self.weights)) if p > 1 else 0.0
         self._shape = make_covariance(kind, np.empty((1, 1, 1)), n)
         width = self._shape.width
@@ -163,7 +177,8 @@ class Likelihood(EM):
 
     def part(self, rows: np.ndarray, weights: np.ndarray | None) -> Likelihood:
         """That of some of the rows, with other weights."""
-        return Likelihood(self.X[rows], weights, self.kind, self.floor, self.variance)
+        fixed = self.kind, self.floor, self.variance, self.corrected
+        return Likelihood(self.X[rows], weights, *fixed)
 
     def _blocks(self) -> list[slice]:
         return [slice(a, a + self._step) for a in range(0, len(self.X), self._step)]
@@ -207,6 +222,14 @@ class Likelihood(EM):
             return weighted.sum(axis=1), weighted @ self.X[rows], weighted @ self._quadratic(rows)
 
         return self.maximise(*_summed(self._over_blocks(block)))
+
+    def overfit(self, parameters: Parameters) -> float:
+        if not self.corrected:
+            return 0.0
+        n = self.X.shape[1]
+        counts = self._count * parameters.weights
+        many = optimism(self.kind, np.array([np.inf]), n)
+        return float(np.sum(optimism(self.kind, counts, n) - many)) / self._count
 
     def revived(self, parameters: Parameters) -> Parameters:
         """Components left with less than about one sample start anew where the fit is worst."""

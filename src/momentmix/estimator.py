@@ -69,6 +69,10 @@ class MomentMixture(MixtureEstimator):
         Number of moment starts. "auto" runs a small portfolio, plain EM starts included.
     polish : {"em", None}, default="em"
         None gives the moment estimate itself.
+    selection : {"likelihood", "corrected"}, default="likelihood"
+        What the search compares optima by. On few samples the highest likelihood can be that of
+        components on a handful of samples each. "corrected" subtracts what a component can be
+        expected to overfit (the corrected AIC of its own samples), so that none ends there.
     reg_covar : float, default=1e-6
         Added to every variance, relative to the variance of the data.
     max_iter : int, default=200
@@ -143,6 +147,7 @@ class MomentMixture(MixtureEstimator):
         verbose: int = 0,
         n_jobs: int | None = None,
         moments: str = "auto",
+        selection: str = "likelihood",
     ) -> None:
         self.n_components = n_components
         self.covariance_type = covariance_type
@@ -166,6 +171,7 @@ class MomentMixture(MixtureEstimator):
         self.verbose = verbose
         self.n_jobs = n_jobs
         self.moments = moments
+        self.selection = selection
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> MomentMixture:
         """Fit to the rows of X; ``sample_weight`` counts each row that many times."""
@@ -201,7 +207,13 @@ class MomentMixture(MixtureEstimator):
         frame = frame_for(self, data)
         scaled = data.within(frame)
         rows = scaled.atoms.means
-        likelihood = Likelihood(rows, weights, self.covariance_type, self._floor)
+        likelihood = Likelihood(
+            rows,
+            weights,
+            self.covariance_type,
+            self._floor,
+            corrected=self.selection == "corrected",
+        )
         model = model_for(
             self, scaled, frame.unit, False, lambda order: sampling_weights(rows, weights, order)
         )

@@ -44,12 +44,12 @@ def split_and_merge(
         for candidate in _candidates(likelihood, fit.parameters, rng)[:tries]:
             trial = likelihood.fit(candidate, tol=tol, max_iter=12)
             n_iter += trial.n_iter
-            if trial.log_likelihood < fit.log_likelihood - 0.05 and not trial.interrupted:
+            if trial.worth < fit.worth - 0.05 and not trial.interrupted:
                 continue
             if not trial.converged and not trial.interrupted:
                 trial = likelihood.fit(trial.parameters, tol=tol, max_iter=max_iter)
                 n_iter += trial.n_iter
-            if trial.log_likelihood > fit.log_likelihood + 10 * tol:
+            if trial.worth > fit.worth + 10 * tol:
                 fit, improved = trial, True
                 break
             if trial.interrupted:
@@ -94,10 +94,10 @@ def relocate(
         trial[chosen, i] = 1
         result = likelihood.fit(likelihood.from_responsibilities(trial), tol=1e-4, max_iter=25)
         n_iter += result.n_iter
-        if result.log_likelihood > fit.log_likelihood - 0.01:
+        if result.worth > fit.worth - 0.01:
             result = likelihood.fit(result.parameters, tol=tol, max_iter=max_iter)
             n_iter += result.n_iter
-        if result.log_likelihood > fit.log_likelihood + 10 * tol:
+        if result.worth > fit.worth + 10 * tol:
             fit, fresh = result, True
         if result.interrupted:
             return fit._replace(n_iter=n_iter, interrupted=True)

@@ -35,8 +35,8 @@ class Candidate:
     solution: Solution | None
 
     @property
-    def value(self) -> float:
-        return self.result.log_likelihood
+    def worth(self) -> float:
+        return self.result.worth
 
 
 class LikelihoodSearch:
@@ -64,7 +64,7 @@ class LikelihoodSearch:
         self.n_iter += result.n_iter - before
         self.interrupted = self.interrupted or result.interrupted
         noted = Candidate(result, candidate.solution)
-        if self.leader is None or noted.value > self.leader.value:
+        if self.leader is None or noted.worth > self.leader.worth:
             self.leader = noted
         return noted
 
@@ -73,11 +73,11 @@ class LikelihoodSearch:
         short = []
         for candidate in candidates:
             short.append(self.run(candidate, 10, max(self.tol, 1e-4)))
-            callback("likelihood", short[-1].value)
-        short.sort(key=lambda c: -c.value)
+            callback("likelihood", short[-1].result.log_likelihood)
+        short.sort(key=lambda c: -c.worth)
         if self.cheap:
             short[:12] = [self.run(c, 30, max(self.tol, 1e-4)) for c in short[:12]]
-            short.sort(key=lambda c: -c.value)
+            short.sort(key=lambda c: -c.worth)
         return short
 
     def finish(self, candidate: Candidate) -> Candidate:
@@ -103,12 +103,12 @@ class LikelihoodSearch:
         best: Candidate | None = None
         for i, candidate in enumerate(short[: 4 if self.cheap else 2]):
             full = self.finish(candidate)
-            known = any(abs(full.value - value) < self.loose for value in values)
+            known = any(abs(full.result.log_likelihood - value) < self.loose for value in values)
             if i == 0 or (self.cheap and not known):
                 full = self.repaired(full, split_and_merge, tries=5)
-            values.append(full.value)
-            callback("likelihood", full.value)
-            if best is None or full.value > best.value:
+            values.append(full.result.log_likelihood)
+            callback("likelihood", values[-1])
+            if best is None or full.worth > best.worth:
                 best = full
         assert best is not None
         if self.cheap:
@@ -186,7 +186,7 @@ def polished(
                 best, values = search.best(short, callback)
             else:
                 best = search.finish(short[0])
-                values = [best.value]
+                values = [best.result.log_likelihood]
             search.likelihood = whole
             final = search.run(best, search.max_iter, search.tol)
     except KeyboardInterrupt:
@@ -195,7 +195,7 @@ def polished(
         final = search.leader or final
         value = whole.value(final.result.parameters)  # that of a sample so far, or not known
     else:
-        value = final.value
+        value = final.result.log_likelihood
     chosen = final.solution
     return Fit(
         final.result.parameters,

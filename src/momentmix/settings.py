@@ -41,6 +41,7 @@ def check_settings(s: Any) -> None:
     number(s, "reg_covar", Real, 0)
     one_of(s, "weighting", ("auto", "orders", "optimal"))
     one_of(s, "moments", ("auto", "tensors", "samples"))
+    one_of(s, "selection", ("likelihood", "corrected"))
 
 
 def check_common_settings(s: Any, inits: tuple) -> None:

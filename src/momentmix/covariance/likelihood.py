@@ -121,6 +121,25 @@ def free_parameters(kind: str, m: int, n: int) -> int:
     return {"zero": 0, "spherical": m, "diag": m * n, "tied": square, "full": m * square}[kind]
 
 
+def optimism(kind: str, counts: np.ndarray, n: int) -> np.ndarray:
+    """How much more likely samples are under a Gaussian fitted to them than new ones would be.
+
+    In nats for the means and covariances of components with ``counts`` (m,) samples each: for a
+    full covariance E[log-likelihood of the N samples - that of N new ones] = n(n+3)N / 2(N-n-2)
+    (the corrected AIC), which is Akaike's number of parameters for large N and has no bound
+    towards N = n+2. Below N = n+3 it stays what it is there. A tied covariance knows all samples.
+    """
+    if kind in ("tied", "zero"):
+        return np.full(len(counts), float(n))
+    numbers, own, parameters = {  # numbers a variance is fitted to; how many of them are not free
+        "spherical": (n * counts, n + 2, n + 1),
+        "diag": (counts, 3, 2 * n),
+        "full": (counts, n + 2, n * (n + 3) / 2),
+    }[kind]
+    share = own / np.maximum(numbers, 1e-300)
+    return parameters / np.maximum(1 - share, 1 / (own + 1))
+
+
 def precision_cholesky(kind: str, array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Precisions, and their factors U with Σ⁻¹ = U Uᵀ, in the shapes of the covariances."""
     if kind in ("spherical", "diag"):
