@@ -473,7 +473,7 @@ def test_corrected_selection_leaves_no_component_on_a_handful_of_samples():
     n, m = 10, 5
     L = rng.normal(size=(m, n, n)) / np.sqrt(n)
     covariances = 0.7 * L @ L.swapaxes(1, 2) + 0.3 * np.eye(n)
-    truth = Mixture(np.full(m, 1 / m), rng.normal(size=(m, n)), covariances)
+    truth = Mixture(np.full(m, 1 / m), 0.5 * rng.normal(size=(m, n)), covariances)
     X, _ = truth.sample(1000, 1)
     new, _ = truth.sample(20_000, 2)
     highest = MomentMixture(m, random_state=0).fit(X)
