@@ -29,7 +29,7 @@ from tensors import mean_error, mixture
 
 #: Gain in mean log-likelihood at which all stop; how near to the best likelihood counts as it.
 TOL, NEAR = 1e-6, 2e-3
-#: Runs of each peer, with seeds from 0, as long as its fits took less than so many seconds in all;
+#: Runs of each peer, with seeds from 0, unless its fits take more than so many seconds in all;
 #: seconds after which one run is given up.
 RUNS, SECONDS, LIMIT = 5, 60, 300
 BEGIN, END = "<!-- peers -->", "<!-- end of peers -->"
@@ -42,6 +42,7 @@ class Job:
     m: int
     kind: str
     truth: Mixture | None = None
+    runs: int = RUNS
 
 
 @dataclass
@@ -56,11 +57,12 @@ class Runs:
     failure: str = ""
 
     def to_the_best(self, best: float) -> float:
-        """Seconds until a run ended near the best likelihood of all peers; ∞ if none did."""
-        for i, value in enumerate(self.likelihoods):
-            if value > best - NEAR:
-                return float(np.sum(self.seconds[: i + 1]))
-        return np.inf
+        """Seconds of runs for one that ends near the best likelihood of all peers; ∞ if none did.
+
+        If a share s of runs gets there, restarts need 1/s of them on average.
+        """
+        there = np.sum(np.array(self.likelihoods) > best - NEAR)
+        return float(np.sum(self.seconds) / there) if there else np.inf
 
 
 def jobs(quick: bool) -> list[Job]:
@@ -84,6 +86,7 @@ def jobs(quick: bool) -> list[Job]:
             20,
             "diag",
             paper,
+            runs=2 * RUNS,  # where restarts matter most
         ),
         Job("1,000,000 × 10, m=5, full", tall.sample(1_000_000, 1)[0], 5, "full", tall),
         Job("100,000 × 50, m=10, diag", wide.sample(100_000, 1)[0], 10, "diag", wide),
@@ -97,7 +100,7 @@ def jobs(quick: bool) -> list[Job]:
 
 def measure(job: Job, peer: str, data: Path, quick: bool) -> Runs:
     runs = Runs()
-    for seed in range(1 if quick else RUNS):
+    for seed in range(1 if quick else job.runs):
         out = data.with_name("result.npz")
         settings = [peer, str(data), str(job.m), job.kind, str(TOL), str(seed), str(out)]
         command = [sys.executable, str(HERE / "fitters.py"), *settings]
@@ -177,10 +180,12 @@ def main() -> None:
     text = (
         "# Against peers\n\n`make bench-peers` writes this anew. " + machine() + ".\n\n"
         f"Same data, fresh processes, two cores each, EM stopped at a gain of {TOL:g} nats a "
-        f"sample or 500 steps. Up to {RUNS} runs with seeds 0, 1, … of each peer, or {SECONDS} s "
-        f"of fitting; a run that takes over {LIMIT} s is given up. Times are over momentmix's: the "
-        "median of a run, after a small fit that loads and compiles, and the time of all runs "
-        f"until one ended within {NEAR:g} nats of the best likelihood that anyone found. "
+        f"sample or 500 steps. Up to {RUNS} runs (the paper's problem: {2 * RUNS}) with seeds "
+        f"0, 1, … of each peer, or {SECONDS} s of fitting; a run that takes over {LIMIT} s is "
+        "given up. Times are over momentmix's: the median of a run, after a small fit that loads "
+        "and compiles; and the time of all runs over the number that ended within "
+        f"{NEAR:g} nats of the best likelihood that anyone found, which is what restarts take on "
+        "average to get there. "
         "pomegranate and gmmx compute in single precision; memory is that of the process and its "
         "children.\n"
     )

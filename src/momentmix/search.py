@@ -23,6 +23,8 @@ from momentmix.starts import POINTS, around_points, kmeans_labels, spectral_mean
 
 #: Entries of X up to which an EM run is so quick that the search can be a wide one.
 SMALL_DATA = 50_000
+#: Gain of the cost, of itself, at which a moment start ends that is one of several.
+START_TOL = 1e-3
 #: Entries of X beyond which the search looks at a sample of the rows, and only the end at all.
 LARGE_DATA = 2_000_000
 
@@ -142,7 +144,10 @@ def fit_likelihood(
     def moment_start(job: tuple[int, Parameters]) -> tuple[Parameters, Solution | None]:
         if search.interrupted:
             return job[1], None
-        parameters, solution = matchings[job[0]].solve(job[1], strict=False)
+        matching = matchings[job[0]]
+        # Where each step reads the rows and repairs follow, a start needs no more digits.
+        loose = START_TOL if wide and not matching.model.explicit else matching.model.tol
+        parameters, solution = matching.solve(job[1], strict=False, tol=loose)
         search.interrupted = search.interrupted or solution.interrupted
         callback("moments", solution.value)
         return parameters, solution
