@@ -104,7 +104,7 @@ class Pass:
             self._save()
             raise
         if self.moments.count == 0:
-            raise TableError(f"{self.tables[0].path}: no rows")
+            raise TableError(f"{self.tables[0].label}: no rows")
         self.moments.save(self.output)
         self.checkpoint.unlink(missing_ok=True)
         return self.moments
@@ -178,7 +178,7 @@ def same_columns(tables: list[Table]) -> None:
     for table in tables[1:]:
         if (table.width, table.columns) != (first.width, first.columns):
             raise TableError(
-                f"{table.path} has columns {_shown(table)}, but {first.path} has "
+                f"{table.label} has columns {_shown(table)}, but {first.label} has "
                 f"{_shown(first)}; choose common ones with --columns"
             )
 

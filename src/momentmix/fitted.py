@@ -145,6 +145,8 @@ class MixtureEstimator(DensityMixin, BaseEstimator):
         with self._kept_if_refused():
             self.n_features_in_ = data.n
             self.__dict__.pop("feature_names_in_", None)
+            if getattr(P, "feature_names", None) is not None:
+                self.feature_names_in_ = np.array(P.feature_names, dtype=object)
             stream = self.__dict__.pop("moments_", None)
             try:
                 return self._fit_pure(data)
@@ -214,7 +216,8 @@ class MixtureEstimator(DensityMixin, BaseEstimator):
         weights = weights / weights.sum()
         covariances = np.ascontiguousarray(covariances)
         precisions: Any = precision_cholesky(kind, covariances) if definite else (None, None)
-        self.mixture_ = Mixture(weights, means, covariances, kind)
+        names = vars(self).get("feature_names_in_")
+        self.mixture_ = Mixture(weights, means, covariances, kind, feature_names=names)
         self.weights_, self.means_, self.covariances_ = weights, means, covariances
         self.precisions_, self.precisions_cholesky_ = precisions
         self.converged_ = bool(result.converged)

@@ -44,6 +44,8 @@ class Mixture(OfAtoms):
         Σ in scikit-learn's shapes: full (m, n, n), tied (n, n), diag (m, n), spherical (m,).
         Positive semidefinite; zero is allowed.
     covariance_type : {"full", "tied", "diag", "spherical"}
+    feature_names : sequence of str, optional
+        Names of the n features, kept in files and in marginals and conditionals.
 
     Examples
     --------
@@ -60,7 +62,13 @@ class Mixture(OfAtoms):
     """
 
     def __init__(
-        self, weights: Any, means: Any, covariances: Any, covariance_type: str = "full"
+        self,
+        weights: Any,
+        means: Any,
+        covariances: Any,
+        covariance_type: str = "full",
+        *,
+        feature_names: Sequence[str] | None = None,
     ) -> None:
         means = as_float_array(means, "means", (2,))
         m, n = (int(k) for k in means.shape)
@@ -74,13 +82,20 @@ class Mixture(OfAtoms):
         covariance = type(covariance)(frozen_copy(covariance.array), n)
         weights = frozen_copy(check_weights(weights, m, "components"))
         self._atoms = Atoms(weights, frozen_copy(means), covariance)
+        self._names = None if feature_names is None else tuple(map(str, feature_names))
+        if self._names is not None and len(self._names) != n:
+            raise ValueError(f"{len(self._names)} feature_names for {n} features")
 
     @classmethod
-    def from_atoms(cls, atoms: Atoms) -> Mixture:
+    def from_atoms(cls, atoms: Atoms, names: tuple[str, ...] | None = None) -> Mixture:
         """A mixture of atoms that are known to be valid; nothing is checked or copied."""
         mixture = cls.__new__(cls)
-        mixture._atoms = atoms
+        mixture._atoms, mixture._names = atoms, names
         return mixture
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        return self._names
 
     @property
     def weights(self) -> Array:
@@ -166,7 +181,8 @@ class Mixture(OfAtoms):
         kept = index_array(self._positions(features, "features"), self.means)
         xp = namespace(self.means)
         means = xp.take(self.means, kept, axis=1)
-        return Mixture.from_atoms(Atoms(self.weights, means, self._atoms.covariance.marginal(kept)))
+        atoms = Atoms(self.weights, means, self._atoms.covariance.marginal(kept))
+        return Mixture.from_atoms(atoms, self._names_at(kept))
 
     def condition(self, features: Any, values: Any) -> Mixture:
         """The mixture of the other features, given that ``features`` take ``values``.
@@ -193,7 +209,12 @@ class Mixture(OfAtoms):
         deltas = values[None, :] - xp.take(self.means, given, axis=1)
         shift, covariance = self._atoms.covariance.condition(kept, given, deltas)
         means = xp.take(self.means, kept, axis=1) + shift
-        return Mixture.from_atoms(Atoms(weights, means, covariance))
+        return Mixture.from_atoms(Atoms(weights, means, covariance), self._names_at(kept))
+
+    def _names_at(self, kept: Array) -> tuple[str, ...] | None:
+        if self._names is None:
+            return None
+        return tuple(self._names[i] for i in to_numpy(kept))
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write a JSON file; :meth:`load` gives back every number to the last bit."""

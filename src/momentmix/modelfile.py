@@ -1,4 +1,7 @@
-"""Model files: a mixture as JSON. Numbers and one word, nothing that could run."""
+"""Model files: a mixture as JSON. Numbers and names, nothing that could run.
+
+docs/model-files.md describes the format, docs/model.schema.json is its JSON schema.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ from momentmix.covariance import COVARIANCE_TYPES
 FORMAT, VERSION = "momentmix-mixture", 1
 _NUMBERS = ("weights", "means", "covariances")
 _KEYS = {"format", "version", "covariance_type", "dtype", *_NUMBERS}
+_OPTIONAL = {"feature_names"}
 
 
 def write_model(path: str | PathLike[str], mixture: Any) -> None:
@@ -29,6 +33,8 @@ def write_model(path: str | PathLike[str], mixture: Any) -> None:
         # Every float32 is a float64, and Python prints a float64 so that it reads back the same.
         **{name: array.astype(np.float64).tolist() for name, array in arrays.items()},
     }
+    if mixture.feature_names is not None:
+        document["feature_names"] = list(mixture.feature_names)
     text = json.dumps(document, allow_nan=False) + "\n"
     with written_whole(path) as file:
         file.write(text.encode())
@@ -54,8 +60,12 @@ def read_model(path: str | PathLike[str]) -> dict[str, Any]:
         raise refuse(
             f"its version is {document.get('version')!r}, this release reads version {VERSION}"
         )
-    if document.keys() != _KEYS:
-        raise refuse(f"keys missing or unknown: {sorted(document.keys() ^ _KEYS)}")
+    if document.keys() - _OPTIONAL != _KEYS:
+        odd = sorted((document.keys() - _OPTIONAL) ^ _KEYS)
+        raise refuse(f"keys missing or unknown: {odd}")
+    names = document.get("feature_names")
+    if "feature_names" in document and not _are_names(names):
+        raise refuse("feature_names is not a list of names, each of which stands once")
     if document["covariance_type"] not in COVARIANCE_TYPES:
         raise refuse(f"covariance_type is {document['covariance_type']!r}")
     if document["dtype"] not in ("float32", "float64"):
@@ -64,7 +74,12 @@ def read_model(path: str | PathLike[str]) -> dict[str, Any]:
         arrays = {name: _numbers(document[name], document["dtype"]) for name in _NUMBERS}
     except (ValueError, OverflowError) as error:
         raise refuse(str(error)) from error
-    return {"covariance_type": document["covariance_type"], **arrays}
+    return {"covariance_type": document["covariance_type"], "feature_names": names, **arrays}
+
+
+def _are_names(value: Any) -> bool:
+    words = isinstance(value, list) and all(isinstance(name, str) for name in value)
+    return words and len(set(value)) == len(value)
 
 
 def _numbers(value: Any, dtype: str) -> np.ndarray:

@@ -43,23 +43,32 @@ class Piece(NamedTuple):
 
 
 class Table:
-    """One file. ``columns`` are the names to read, in this order; None for all."""
+    """One file. ``columns`` are the names to read, in this order; None for all.
 
-    def __init__(self, path: str | os.PathLike[str], columns: Sequence[str] | None = None) -> None:
+    ``label`` is what errors call it, if not by its path.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        columns: Sequence[str] | None = None,
+        label: str | None = None,
+    ) -> None:
         self.path = Path(path)
+        self.label = str(path) if label is None else label
         if not self.path.is_file():
-            raise TableError(f"{self.path}: there is no such file")
+            raise TableError(f"{self.label}: there is no such file")
         self.size = self.path.stat().st_size
         self.names = self._names()
         if columns is not None:
             absent = [name for name in columns if name not in (self.names or [])]
             if absent:
                 have = ", ".join(self.names or []) or "none: the file does not name its columns"
-                raise TableError(f"{self.path}: no column {', '.join(absent)}; it has {have}")
+                raise TableError(f"{self.label}: no column {', '.join(absent)}; it has {have}")
         self.columns = self.names if columns is None else list(columns)
         self.width = len(self.columns) if self.columns is not None else self._width()
         if self.width == 0:
-            raise TableError(f"{self.path}: no columns")
+            raise TableError(f"{self.label}: no columns")
 
     def _names(self) -> list[str] | None:
         raise NotImplementedError
@@ -77,7 +86,7 @@ class Table:
         except TableError:
             raise
         except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
-            raise TableError(f"{self.path}: {error}") from error
+            raise TableError(f"{self.label}: {error}") from error
 
     @property
     def _step(self) -> int:
@@ -89,15 +98,17 @@ class Table:
     def column_name(self, column: int) -> str:
         return str(column) if self.columns is None else self.columns[column]
 
-    def refuse_gaps(self, piece: Piece, missing: bool) -> None:
+    def refuse_gaps(
+        self, piece: Piece, missing: bool, hint: str = "use --missing pairwise, or fill it"
+    ) -> None:
         """Raise for the first entry that is not finite; NaN passes where ``missing`` is allowed."""
         bad = np.isinf(piece.rows) if missing else ~np.isfinite(piece.rows)
         if bad.any():
             row, column = np.argwhere(bad)[0]
             value = piece.rows[row, column]
-            hint = " (use --missing pairwise, or fill it)" if np.isnan(value) else ""
+            hint = f" ({hint})" if np.isnan(value) else ""
             raise TableError(
-                f"{self.path}, {self.row_name(piece, row)}, column {self.column_name(column)}: "
+                f"{self.label}, {self.row_name(piece, row)}, column {self.column_name(column)}: "
                 f"{'no value' if np.isnan(value) else value}{hint}"
             )
 
@@ -115,10 +126,10 @@ class NpyTable(Table):
         try:
             array = np.load(self.path, mmap_mode="r", allow_pickle=False)
         except (ValueError, EOFError, OSError) as error:
-            raise TableError(f"{self.path} is not a .npy file of numbers: {error}") from error
+            raise TableError(f"{self.label} is not a .npy file of numbers: {error}") from error
         if array.ndim != 2 or array.dtype.kind not in "biuf":
             raise TableError(
-                f"{self.path} holds {array.dtype} of shape {array.shape}, not a table of numbers"
+                f"{self.label} holds {array.dtype} of shape {array.shape}, not a table of numbers"
             )
         return array
 
@@ -134,15 +145,15 @@ class CsvTable(Table):
     """Text with commas. A first line that is not all numbers names the columns."""
 
     def _names(self) -> list[str] | None:
-        _pyarrow(self.path)
+        _pyarrow(self.path, self.label)
         with open(self.path, "rb") as file:
             line = file.readline()
         if not line.strip():
-            raise TableError(f"{self.path}: the first line is empty")
+            raise TableError(f"{self.label}: the first line is empty")
         try:
             cells = next(csv.reader([line.decode("utf-8-sig")]))
         except (UnicodeDecodeError, csv.Error) as error:
-            raise TableError(f"{self.path}: the first line is not text: {error}") from error
+            raise TableError(f"{self.label}: the first line is not text: {error}") from error
         self._cells = len(cells)
         self._body = BEGINNING
         names = [cell.strip() for cell in cells]
@@ -152,12 +163,12 @@ class CsvTable(Table):
             words = [name for name in names if not _is_number(name) and name.lower() not in GAPS]
             if words:
                 raise TableError(
-                    f"{self.path}, row 0 (line 1): {words[0]!r} stands among numbers; the first "
+                    f"{self.label}, row 0 (line 1): {words[0]!r} stands among numbers; the first "
                     "line must be all names, or all numbers and gaps"
                 )
             return None
         if len(set(names)) < len(names):
-            raise TableError(f"{self.path}: two columns have the same name in the first line")
+            raise TableError(f"{self.label}: two columns have the same name in the first line")
         self._body = Place(0, len(line), 1)
         return names
 
@@ -181,7 +192,9 @@ class CsvTable(Table):
                 block, rest = block[:cut], block[cut:]
                 if not block:
                     if len(rest) > 64 << 20:
-                        raise TableError(f"{self.path}, line {place.lines + 1}: longer than 64 MiB")
+                        raise TableError(
+                            f"{self.label}, line {place.lines + 1}: longer than 64 MiB"
+                        )
                     continue
                 rows = self._parsed(block, place)
                 after = Place(
@@ -191,7 +204,7 @@ class CsvTable(Table):
                 place = after
 
     def _parsed(self, block: bytes, place: Place) -> np.ndarray:
-        pa = _pyarrow(self.path)
+        pa = _pyarrow(self.path, self.label)
         from pyarrow import csv as arrow_csv
 
         names = self.names or [str(i) for i in range(self._cells)]
@@ -220,33 +233,33 @@ class CsvTable(Table):
             text = line.decode("utf-8", errors="replace").rstrip("\r")
             if not text:
                 continue
-            where = f"{self.path}, row {row} (line {place.lines + i + 1})"
+            where = f"{self.label}, row {row} (line {place.lines + i + 1})"
             cells = next(csv.reader([text]), [])
             if len(cells) != len(names):
                 return TableError(f"{where}: {len(cells)} cells where {len(names)} belong")
             for name in wanted:
                 cell = cells[names.index(name)].strip()
                 if cell and not _is_number(cell) and cell.lower() not in GAPS:
-                    return TableError(f"{where}, column {name}: {cell!r} is not a number")
+                    return TableError(f"{where}, column {name}: {cell!r} is not a number{_LEAVE}")
             row += 1
-        return TableError(f"{self.path}, rows {place.rows} to {row}: {error}")
+        return TableError(f"{self.label}, rows {place.rows} to {row}: {error}")
 
 
 class ArrowTable(Table):
     """Parquet, or Arrow's own file and stream formats, in batches."""
 
     def _names(self) -> list[str]:
-        pa = _pyarrow(self.path)
+        pa = _pyarrow(self.path, self.label)
         try:
             with self._open() as source:
                 schema = source.schema_arrow if hasattr(source, "schema_arrow") else source.schema
         except (pa.ArrowInvalid, OSError) as error:
-            raise TableError(f"{self.path} cannot be read: {error}") from error
+            raise TableError(f"{self.label} cannot be read: {error}") from error
         self._types = {field.name: field.type for field in schema}
         return [field.name for field in schema]
 
     def _open(self) -> Any:
-        pa = _pyarrow(self.path)
+        pa = _pyarrow(self.path, self.label)
         if self.path.suffix.lower() in (".parquet", ".pq"):
             from pyarrow import parquet
 
@@ -258,13 +271,13 @@ class ArrowTable(Table):
             return pa.ipc.open_stream(source)
 
     def _pieces(self, start: Place) -> Iterator[Piece]:
-        pa = _pyarrow(self.path)
+        pa = _pyarrow(self.path, self.label)
         for name in self.columns or []:
             kind = self._types[name]
             if not (
                 pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)
             ):
-                raise TableError(f"{self.path}, column {name}: {kind} is not a number")
+                raise TableError(f"{self.label}, column {name}: {kind} is not a number{_LEAVE}")
         with self._open() as source:
             for batch, first, share in self._batches(source, start.rows):
                 skip = max(0, start.rows - first)
@@ -276,7 +289,7 @@ class ArrowTable(Table):
 
     def _batches(self, source: Any, start: int) -> Iterator[tuple[Any, int, float]]:
         """Batches that end after row ``start``, the row each begins at, and the share read."""
-        pa = _pyarrow(self.path)
+        pa = _pyarrow(self.path, self.label)
         done = 0
         try:
             if hasattr(source, "iter_batches"):  # a row group at a time, or it reads far ahead
@@ -298,7 +311,7 @@ class ArrowTable(Table):
                     yield batch, done, (i + 1) / known if known else 0.0
                 done += len(batch)
         except (pa.ArrowInvalid, OSError) as error:
-            raise TableError(f"{self.path} is damaged after row {done}: {error}") from error
+            raise TableError(f"{self.label} is damaged after row {done}: {error}") from error
 
 
 _KINDS: dict[str, type[Table]] = {
@@ -311,17 +324,28 @@ _KINDS: dict[str, type[Table]] = {
     ".feather": ArrowTable,
     ".ipc": ArrowTable,
 }
+_LEAVE = " (choose columns of numbers with --columns)"
 #: What stands for a missing number in text, in small letters.
 GAPS = ("", "na", "nan", "null", "n/a", "#n/a", "none")
 _GAP_WORDS = [form for gap in GAPS for form in {gap, gap.upper(), gap.title(), "NaN", "N/A"}]
 
 
-def open_table(path: str | os.PathLike[str], columns: Sequence[str] | None = None) -> Table:
+def open_table(
+    path: str | os.PathLike[str],
+    columns: Sequence[str] | None = None,
+    label: str | None = None,
+) -> Table:
     """The table in a file, by the ending of its name."""
     ending = Path(path).suffix.lower()
     if ending not in _KINDS:
         raise TableError(f"{path}: unknown ending {ending!r}; known are {', '.join(_KINDS)}")
-    return _KINDS[ending](path, columns)
+    return _KINDS[ending](path, columns, label)
+
+
+def ending_of(first: bytes) -> str:
+    """The ending that a file with these first bytes should have; text is CSV."""
+    known = {b"\x93NUMPY": ".npy", b"PAR1": ".parquet", b"ARROW1": ".arrow", b"\xff" * 4: ".arrows"}
+    return next((ending for mark, ending in known.items() if first.startswith(mark)), ".csv")
 
 
 def _numbers(table: Any) -> np.ndarray:
@@ -353,12 +377,12 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _pyarrow(path: Path) -> Any:
+def _pyarrow(path: Path, label: str) -> Any:
     try:
         import pyarrow
         import pyarrow.ipc
     except ImportError as error:
         raise TableError(
-            f"{path}: reading {path.suffix} files needs pyarrow: pip install 'momentmix[files]'"
+            f"{label}: reading {path.suffix} files needs pyarrow: pip install 'momentmix[files]'"
         ) from error
     return pyarrow

@@ -1,0 +1,3 @@
+from momentmix.cli import main
+
+main()

@@ -1,0 +1,128 @@
+"""What commands read: rows of tables or of standard input, models, moments."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+import typer
+
+from momentmix.accumulate import same_columns
+from momentmix.cli.console import reading_bar
+from momentmix.mixture import Mixture
+from momentmix.samples import Samples
+from momentmix.tables import Table, ending_of, open_table
+from momentmix.tensors import MomentTensors
+
+Files = Annotated[
+    list[Path],
+    typer.Argument(help="tables: .csv, .parquet, .npy or Arrow; - for standard input"),
+]
+Columns = Annotated[str | None, typer.Option(help="names of the columns to use: a,b,c")]
+ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="a model file (.json)")]
+
+_GAP = "fill it, or use momentmix moments --missing pairwise and fit those"
+
+
+class Rows(NamedTuple):
+    X: np.ndarray
+    names: list[str] | None
+    source: str
+
+
+def split(columns: str | None) -> list[str] | None:
+    return None if columns is None else [name.strip() for name in columns.split(",")]
+
+
+@contextmanager
+def opened(
+    files: Sequence[Path],
+    columns: Sequence[str] | None = None,
+    preferred: Sequence[str] | None = None,
+) -> Iterator[list[Table]]:
+    """The tables of some files, one of which may be standard input.
+
+    ``columns`` must be there; ``preferred`` ones only where the table names its columns at all.
+    """
+    with ExitStack() as stack:
+        tables = []
+        for file in files:
+            path, label = file, None
+            if str(file) == "-":
+                path, label = stack.enter_context(_standard_input()), "standard input"
+            table = open_table(path, columns, label)
+            if columns is None and preferred is not None and table.names is not None:
+                table = open_table(path, preferred, label)
+            tables.append(table)
+        same_columns(tables)
+        yield tables
+
+
+@contextmanager
+def _standard_input() -> Iterator[Path]:
+    """Standard input as a file, in the format that its first bytes tell."""
+    stream = sys.stdin.buffer
+    with tempfile.TemporaryDirectory(prefix="momentmix-") as folder:
+        first = stream.read(16)
+        if not first:
+            raise ValueError("standard input: nothing came")
+        path = Path(folder) / f"input{ending_of(first)}"
+        with open(path, "wb") as file:
+            file.write(first)
+            shutil.copyfileobj(stream, file, 1 << 20)
+        yield path
+
+
+def read_rows(
+    files: Sequence[Path],
+    columns: Sequence[str] | None = None,
+    preferred: Sequence[str] | None = None,
+) -> Rows:
+    """All rows of some tables, in memory."""
+    with opened(files, columns, preferred) as tables, reading_bar() as bar:
+        task = bar.add_task("reading", total=sum(table.size for table in tables), rows=0)
+        done, rows, pieces = 0, 0, []
+        for table in tables:
+            for piece in table.pieces():
+                table.refuse_gaps(piece, missing=False, hint=_GAP)
+                pieces.append(piece.rows)
+                rows += len(piece.rows)
+                bar.update(task, completed=int(done + piece.share * table.size), rows=rows)
+            done += table.size
+        if rows == 0:
+            raise ValueError(f"{tables[0].label}: no rows")
+        label = tables[0].label if len(tables) == 1 else f"{len(tables)} files"
+        return Rows(np.concatenate(pieces), tables[0].columns, Path(label).name)
+
+
+def rows_for(mixture: Mixture, files: Sequence[Path], columns: Sequence[str] | None) -> Rows:
+    """The columns of the tables that a model speaks of: by its names, where both have names."""
+    rows = read_rows(files, columns, mixture.feature_names)
+    if rows.X.shape[1] != mixture.n_features:
+        raise ValueError(
+            f"{rows.source} has {rows.X.shape[1]} column(s), but the model has "
+            f"{mixture.n_features}; choose them with --columns"
+        )
+    return rows
+
+
+def is_table(path: Path) -> bool:
+    return path.suffix.lower() not in (".json", ".npz")
+
+
+def distribution(
+    path: Path, columns: Sequence[str] | None = None, preferred: Sequence[str] | None = None
+) -> tuple[Any, Sequence[str] | None]:
+    """A model (.json), moments (.npz) or the samples of a table, and the names of the columns."""
+    if is_table(path):
+        rows = read_rows([path], columns, preferred)
+        return Samples(rows.X), rows.names
+    found: Any = Mixture if path.suffix.lower() == ".json" else MomentTensors
+    found = found.load(path)
+    return found, found.feature_names

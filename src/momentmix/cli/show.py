@@ -1,0 +1,80 @@
+"""``momentmix show`` and ``momentmix demo``, and how a mixture is shown everywhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from momentmix._array import to_numpy
+from momentmix.cli.console import Debug, Json, note, out, plain_errors, show_json, show_table
+from momentmix.cli.reading import ModelFile
+from momentmix.mixture import Mixture
+from momentmix.summary import components, names_of, number, remarks
+
+_MOST_COLUMNS = 8
+
+
+def show(model: ModelFile, as_json: Json = False, debug: Debug = False) -> None:
+    """Show the components of a model.
+
+    Example: `momentmix show model.json`
+    """
+    with plain_errors(debug):
+        mixture = Mixture.load(model)
+        if as_json:
+            show_json(described(mixture))
+            return
+        show_mixture(mixture)
+        for remark in remarks(mixture):
+            note(remark)
+
+
+def demo(
+    folder: Annotated[Path, typer.Argument(help="where the pictures go")] = Path("demo"),
+    debug: Debug = False,
+) -> None:
+    """Fit the earthquakes that come with momentmix, compare with EM, draw the fit."""
+    with plain_errors(debug):
+        from momentmix import demo as tour
+
+        tour.main(str(folder))
+
+
+def show_mixture(mixture: Mixture) -> None:
+    names = names_of(mixture)
+    # A pipe gets every column; a terminal those that fit it.
+    shown = min(len(names), _MOST_COLUMNS) if out.is_terminal else len(names)
+    heads = ["component", "weight"]
+    if out.is_terminal:
+        heads += names[:shown]
+    else:
+        heads += [head for name in names for head in (name, f"{name} ±")]
+    rows = []
+    for part in components(mixture):
+        cells = [str(part.number), f"{part.weight:.4f}"]
+        for mean, deviation in list(zip(part.mean, part.deviation, strict=True))[:shown]:
+            if out.is_terminal:
+                cells.append(f"{number(mean)} ± {number(deviation, 2)}")
+            else:
+                cells += [f"{mean:.6g}", f"{deviation:.6g}"]
+        rows.append(cells)
+    more = f" (the first {shown} of {len(names)} columns)" if shown < len(names) else ""
+    kind = mixture.covariance_type
+    show_table(f"{len(rows)} {kind} components: mean ± standard deviation{more}", heads, rows)
+
+
+def described(mixture: Mixture) -> dict[str, Any]:
+    """For ``--json``: what a model file holds, under the same names."""
+    parameters = {
+        name: to_numpy(getattr(mixture, name)).astype(np.float64)
+        for name in ("weights", "means", "covariances")
+    }
+    return {
+        "n_components": mixture.n_components,
+        "covariance_type": mixture.covariance_type,
+        "feature_names": names_of(mixture),
+        **parameters,
+    }

@@ -1,0 +1,131 @@
+"""``momentmix predict``, ``score`` and ``sample``: what a model is for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from momentmix.choices import parameter_count
+from momentmix.cli.console import Debug, Json, aside, plain_errors, show_json, show_table
+from momentmix.cli.reading import Columns, Files, ModelFile, rows_for, split
+from momentmix.cli.writing import check_ending, write_table
+from momentmix.em import softmax
+from momentmix.mixture import Mixture
+from momentmix.summary import names_of
+
+Output = Annotated[
+    Path | None,
+    typer.Option("-o", "--output", help="a .csv, .npy, .parquet or .arrow file, not the screen"),
+]
+
+
+def predict(
+    model: ModelFile,
+    files: Files,
+    output: Output = None,
+    proba: Annotated[
+        bool, typer.Option("--proba", help="the probability of each component")
+    ] = False,
+    columns: Columns = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Name the most probable component of every row, and its probability.
+
+    Columns are found by their names, whatever their order; others may be there.
+
+    Example: `momentmix predict model.json new.csv -o labels.csv`
+    """
+    with plain_errors(debug):
+        check_ending(output)
+        mixture = Mixture.load(model)
+        rows = rows_for(mixture, files, split(columns))
+        R, _ = softmax(mixture.log_joint(rows.X))
+        labels = R.argmax(axis=1)
+        names, found = ["component", "probability"], [labels, R.max(axis=1)]
+        if proba:
+            names += [f"p{j}" for j in range(R.shape[1])]
+            found += list(R.T)
+        if as_json:
+            show_json(dict(zip(names, found, strict=True)))
+        else:
+            write_table(output, names, found)
+        if output is not None:
+            counts = np.bincount(labels, minlength=R.shape[1])
+            aside(f"{output}: {len(labels):,} rows; by component: {', '.join(map(str, counts))}")
+
+
+def score(
+    model: ModelFile,
+    files: Files,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="log density of every row, as a table")
+    ] = None,
+    columns: Columns = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """How likely rows are under a model: log-likelihood, AIC and BIC.
+
+    Example: `momentmix score model.json new.csv`
+    """
+    with plain_errors(debug):
+        check_ending(output)
+        mixture = Mixture.load(model)
+        rows = rows_for(mixture, files, split(columns))
+        log_density = np.asarray(mixture.log_prob(rows.X))
+        if output is not None:
+            write_table(output, ["log_density"], [log_density])
+        total, p = float(log_density.sum()), len(log_density)
+        kind, m, n = mixture.covariance_type, mixture.n_components, mixture.n_features
+        free = parameter_count(kind, m, n)
+        values = {
+            "rows": p,
+            "log_likelihood": total,
+            "mean_log_likelihood": total / p,
+            "aic": -2 * total + 2 * free,
+            "bic": -2 * total + free * float(np.log(p)),
+        }
+        if as_json:
+            show_json(values)
+            return
+        show_table(
+            rows.source,
+            ["rows", "log-likelihood", "a row", "AIC", "BIC"],
+            [
+                [
+                    f"{p}",
+                    *(
+                        f"{value:.6f}".rstrip("0").rstrip(".")
+                        for value in list(values.values())[1:]
+                    ),
+                ]
+            ],
+        )
+
+
+def sample(
+    model: ModelFile,
+    count: Annotated[int, typer.Option("-n", "--rows", help="number of rows")] = 10,
+    output: Output = None,
+    labels: Annotated[bool, typer.Option("--labels", help="the component of each row too")] = False,
+    seed: Annotated[int | None, typer.Option(help="random state")] = None,
+    debug: Debug = False,
+) -> None:
+    """Draw random rows from a model.
+
+    Example: `momentmix sample model.json -n 1000 -o new.csv`
+    """
+    with plain_errors(debug):
+        check_ending(output)
+        mixture = Mixture.load(model)
+        X, component = mixture.sample(count, seed)
+        names, columns = names_of(mixture), list(np.asarray(X).T)
+        if labels:
+            names, columns = [*names, "component"], [*columns, component]
+        write_table(output, names, columns)
+        if output is not None:
+            aside(f"{output}: {count:,} rows")

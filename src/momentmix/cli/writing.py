@@ -1,0 +1,60 @@
+"""Tables that commands write: into a file by the ending of its name, or as CSV to a pipe."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from momentmix._files import written_whole
+
+ENDINGS = (".csv", ".npy", ".parquet", ".arrow")
+
+
+def check_ending(path: Path | None, endings: Sequence[str] = ENDINGS) -> None:
+    if path is not None and path.suffix.lower() not in endings:
+        raise ValueError(f"{path}: unknown ending {path.suffix!r}; known are {', '.join(endings)}")
+
+
+def write_table(path: Path | None, names: Sequence[str], columns: Sequence[np.ndarray]) -> None:
+    """Columns of numbers under their names; to standard output without a path."""
+    if path is None:
+        _csv(sys.stdout.buffer, names, columns)
+        sys.stdout.flush()
+        return
+    ending = path.suffix.lower()
+    with written_whole(path) as file:
+        if ending == ".csv":
+            _csv(file, names, columns)
+        elif ending == ".npy":
+            np.save(file, np.column_stack(columns), allow_pickle=False)
+        else:
+            import pyarrow as pa
+            from pyarrow import parquet
+
+            table = pa.table(dict(zip(names, columns, strict=True)))
+            if ending == ".parquet":
+                parquet.write_table(table, file)
+            else:
+                with pa.ipc.new_file(file, table.schema) as writer:
+                    writer.write_table(table)
+
+
+def _csv(file: Any, names: Sequence[str], columns: Sequence[np.ndarray]) -> None:
+    """Every float so that it reads back the same."""
+    import csv
+    import io
+
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(names)
+    for start in range(0, len(columns[0]), 10_000):
+        parts = [column[start : start + 10_000].tolist() for column in columns]
+        writer.writerows(zip(*parts, strict=True))
+        file.write(text.getvalue().encode())
+        text.seek(0)
+        text.truncate()
+    file.write(text.getvalue().encode())

@@ -1,0 +1,268 @@
+"""A fit as one page of HTML that needs nothing else: no network, no other file.
+
+``write_report`` gathers what summary.py and plotting.py know; page.html is the frame around it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from html import escape
+from importlib.resources import files
+from os import PathLike
+from pathlib import Path
+from string import Template
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import momentmix
+from momentmix._files import written_whole
+from momentmix.choices import parameter_count
+from momentmix.mixture import Mixture
+from momentmix.plotting import COLOURS, telling_features
+from momentmix.report.pictures import pictures
+from momentmix.samples import Samples
+from momentmix.selection import Choice
+from momentmix.summary import Match, components, moment_match, names_of, number, remarks
+
+#: Columns of the data that the table of components shows.
+MOST_COLUMNS = 20
+
+
+class Rival(NamedTuple):
+    """Another fit of the same rows."""
+
+    name: str
+    log_likelihood: float  # of all rows together
+    seconds: float
+
+
+@dataclass
+class Report:
+    """What a page is about. ``X`` are the rows, or ``moments`` all that is left of them."""
+
+    mixture: Mixture
+    source: str
+    X: np.ndarray | None = None
+    moments: Any = None
+    estimator: Any = None
+    seconds: float | None = None
+    model_path: str | None = None
+    choices: list[Choice] = field(default_factory=list)
+    rivals: list[Rival] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)  # such as warnings of the fit
+
+    @property
+    def rows(self) -> int | None:
+        if self.X is not None:
+            return len(self.X)
+        return getattr(self.moments, "count", None)
+
+    @property
+    def data(self) -> Any:
+        return self.moments if self.X is None else Samples(self.X)
+
+    @property
+    def log_likelihood(self) -> float | None:
+        return None if self.X is None else float(np.sum(self.mixture.log_prob(self.X)))
+
+
+def write_report(path: str | PathLike[str], report: Report) -> None:
+    """Write the page; whole or not at all."""
+    text = page(report)
+    with written_whole(path) as file:
+        file.write(text.encode())
+
+
+def page(report: Report) -> str:
+    matches = [] if report.data is None else moment_match(report.mixture, report.data)
+    title = f"{report.mixture.n_components} Gaussian components in {report.source}"
+    drawn = pictures(report)
+    parts = [
+        f"<h1>{escape(title)}</h1>",
+        _cards(report),
+        _remarks(report, matches),
+        _components(report),
+        drawn["mixture"],
+        _moments(matches),
+        drawn.get("moments", ""),
+        _choices(report),
+        drawn.get("choices", ""),
+        _rivals(report),
+        _usage(report),
+    ]
+    template = Template(files("momentmix.report").joinpath("page.html").read_text("utf-8"))
+    body = "\n".join(part for part in parts if part)
+    return template.substitute(title=escape(title), body=body, version=momentmix.__version__)
+
+
+def _cards(report: Report) -> str:
+    mixture = report.mixture
+    cards = [("components", f"{mixture.n_components}"), ("columns", f"{mixture.n_features}")]
+    if report.rows is not None:
+        cards.insert(0, ("rows", f"{report.rows:,}"))
+    cards.append(("covariances", mixture.covariance_type))
+    if report.log_likelihood is not None:
+        cards.append(("log-likelihood", _nats(report.log_likelihood)))
+        cards.append(("BIC", _nats(_bic(report, report.log_likelihood))))
+    if report.seconds is not None:
+        cards.append(("seconds", f"{report.seconds:.2g}"))
+    items = "".join(f"<li><b>{escape(v)}</b><span>{escape(k)}</span></li>" for k, v in cards)
+    return f'<ul class="cards">{items}</ul>'
+
+
+def _bic(report: Report, log_likelihood: float) -> float:
+    mixture = report.mixture
+    count = parameter_count(mixture.covariance_type, mixture.n_components, mixture.n_features)
+    return -2 * log_likelihood + count * float(np.log(report.rows or 1))
+
+
+def _remarks(report: Report, matches: list[Match]) -> str:
+    found = report.notes + remarks(report.mixture, report.rows, matches)
+    if not found:
+        return '<h2>Remarks</h2>\n<p class="soft">Nothing unusual was found.</p>'
+    items = "".join(f"<li>{escape(remark)}</li>" for remark in found)
+    return f'<h2>Remarks</h2>\n<ul class="remarks">{items}</ul>'
+
+
+def _components(report: Report) -> str:
+    mixture = report.mixture
+    names = names_of(mixture)
+    shown = list(range(len(names)))
+    note = ""
+    if len(shown) > MOST_COLUMNS:
+        shown = telling_features(mixture, MOST_COLUMNS)
+        note = (
+            f"<p class='soft'>Of {len(names)} columns, the {MOST_COLUMNS} in which the components "
+            "lie furthest apart. The model file has them all.</p>"
+        )
+    heads = ["component", "weight", *(["rows, about"] if report.rows else [])]
+    heads += [names[i] for i in shown]
+    body = []
+    for part in components(mixture):
+        colour = COLOURS[part.number % len(COLOURS)]
+        share = f"{100 * part.weight:.1f} %"
+        bar = f'<span class="bar"><i style="width:{100 * part.weight:.1f}%;background:{colour}">'
+        cells = [
+            (part.number, f'<span class="dot" style="background:{colour}"></span>{part.number}'),
+            (part.weight, f"{share}{bar}</i></span>"),
+        ]
+        if report.rows:
+            cells.append((part.weight, f"{part.weight * report.rows:,.0f}"))
+        for i in shown:
+            mean, deviation = part.mean[i], part.deviation[i]
+            cells.append((mean, f"{number(mean)} <small>± {number(deviation, 2)}</small>"))
+        body.append(cells)
+    return (
+        "<h2>Components</h2>\n<p>Mean ± standard deviation of each column in each component, the "
+        "largest first. Press a heading to sort.</p>" + note + table(heads, body)
+    )
+
+
+def _moments(matches: list[Match]) -> str:
+    if not matches:
+        return ""
+    known = any(np.isfinite(match.noise) for match in matches)
+    heads = ["order", "distance", "of the moment"]
+    heads += ["expected from sampling", "ratio"] if known else []
+    body = []
+    for match in matches:
+        cells = [(match.order, f"{match.order}"), (match.distance, _length(match.distance))]
+        relative = f"{number(100 * match.relative, 2)} %" if match.relative > 1e-9 else "—"
+        cells.append((np.nan_to_num(match.relative), relative))
+        if known:
+            ratio = match.distance / match.noise if match.noise > 0 else np.nan
+            cells.append((match.noise, number(match.noise, 3)))
+            cells.append((np.nan_to_num(ratio), _length(ratio) if np.isfinite(ratio) else "—"))
+        body.append(cells)
+    words = (
+        " A ratio of about 1 or less is as good as this number of rows allows; far above 1 the "
+        "mixture misses something: order 3 is skewness, order 4 the weight of tails."
+        if known
+        else ""
+    )
+    return (
+        "<h2>How well the moments are matched</h2>\n<p>The distance between the moments of the "
+        "mixture and those of the data, about the data's mean and in units of its standard "
+        f"deviations.{words}</p>" + table(heads, body)
+    )
+
+
+def _length(value: float) -> str:
+    return number(value, 3) if value > 1e-9 else "0"  # the rest is rounding
+
+
+def _choices(report: Report) -> str:
+    if not report.choices:
+        return ""
+    best = min(report.choices, key=lambda choice: choice.bic).n_components
+    body = [
+        [
+            (choice.n_components, f"{choice.n_components}"),
+            (choice.log_likelihood, _nats(choice.log_likelihood)),
+            (choice.bic, _nats(choice.bic)),
+        ]
+        for choice in report.choices
+    ]
+    rows = [choice.n_components == best for choice in report.choices]
+    return (
+        "<h2>How many components</h2>\n<p>The Bayesian information criterion weighs the "
+        f"likelihood against the number of parameters; it is least for {best}.</p>"
+        + table(["components", "log-likelihood", "BIC"], body, rows)
+    )
+
+
+def _rivals(report: Report) -> str:
+    if not report.rivals or report.log_likelihood is None:
+        return ""
+    ours = Rival("this fit", report.log_likelihood, report.seconds or 0.0)
+    all_fits = [ours, *report.rivals]
+    best = max(fit.log_likelihood for fit in all_fits)
+    body = [
+        [
+            (i, escape(fit.name)),
+            (fit.log_likelihood, _nats(fit.log_likelihood)),
+            (_bic(report, fit.log_likelihood), _nats(_bic(report, fit.log_likelihood))),
+            (fit.seconds, f"{fit.seconds:.2g}"),
+        ]
+        for i, fit in enumerate(all_fits)
+    ]
+    return (
+        "<h2>Against EM</h2>\n<p>The same rows, number of components and covariance type. A higher "
+        "log-likelihood, or a lower BIC, is better.</p>"
+        + table(
+            ["fit", "log-likelihood", "BIC", "seconds"],
+            body,
+            [fit.log_likelihood == best for fit in all_fits],
+        )
+    )
+
+
+def _usage(report: Report) -> str:
+    if report.model_path is None:
+        return ""
+    name = Path(report.model_path).name
+    shell = f"momentmix predict {name} new-rows.csv"
+    python = f'from momentmix import Mixture\n\nmixture = Mixture.load("{name}")'
+    code = escape(f"{shell}\n\n# or in Python\n{python}", quote=False)
+    return f"<h2>Using the model</h2>\n<pre>{code}</pre>"
+
+
+def _nats(value: float) -> str:
+    return f"{value:,.1f}".replace("-", "−")
+
+
+def table(heads: list[str], body: list[list[tuple[float, str]]], best: list[bool] = ()) -> str:  # type: ignore[assignment]
+    """A table whose columns sort by the numbers given with the cells; ``best`` rows stand out."""
+    top = "".join(f'<th scope="col"><button>{escape(head)}</button></th>' for head in heads)
+    marks = list(best) or [False] * len(body)
+    rows = "".join(
+        ('<tr class="best">' if mark else "<tr>")
+        + "".join(f'<td data-value="{float(key)!r}">{cell}</td>' for key, cell in cells)
+        + "</tr>"
+        for cells, mark in zip(body, marks, strict=True)
+    )
+    return (
+        f'<div class="scroll"><table class="sortable"><thead><tr>{top}</tr></thead>'
+        f"<tbody>{rows}</tbody></table></div>"
+    )

@@ -1,0 +1,103 @@
+"""The pictures of a report, as SVG inside the page: text and lines in the page's own colour."""
+
+from __future__ import annotations
+
+import io
+import re
+from html import escape
+from typing import Any
+
+import matplotlib
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+
+from momentmix import plotting
+
+#: Stands for the colour of text until the page decides, by light or dark.
+_INK = "#123456"
+_STYLE: Any = {
+    "text.color": _INK,
+    "axes.edgecolor": _INK,
+    "axes.labelcolor": _INK,
+    "xtick.color": _INK,
+    "ytick.color": _INK,
+    "axes.facecolor": "none",
+    "figure.facecolor": "none",
+    "savefig.facecolor": "none",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "momentmix",
+    "font.family": "sans-serif",
+    "font.size": 10,
+}
+
+
+def pictures(report: Any) -> dict[str, str]:
+    """Figures of HTML by name: the mixture, the moments, the numbers of components."""
+    with matplotlib.rc_context(_STYLE):
+        drawn = {"mixture": _mixture(report)}
+        if report.data is not None:
+            drawn["moments"] = _moments(report)
+        if report.choices:
+            drawn["choices"] = _choices(report)
+    return drawn
+
+
+def _mixture(report: Any) -> str:
+    mixture, X = report.mixture, report.X
+    dots = "" if X is None else "; dots are rows in the colour of their likeliest component"
+    if X is not None and len(X) > plotting.MOST_DOTS:
+        dots += f", {plotting.MOST_DOTS:,} of them"
+    if mixture.n_features == 1:
+        figure = _figure(7, 3.4)
+        plotting.plot_marginal(mixture, X, ax=figure.subplots())
+        words = "The density, and that of each component"
+        words += "" if X is None else ", over a histogram of the rows"
+    elif mixture.n_features == 2:
+        figure = _figure(7, 5)
+        plotting.plot_density(mixture, X, ax=figure.subplots())
+        words = f"Contours of the density, and the means{dots}"
+    else:
+        axes = plotting.plot_pairs(mixture, X)
+        figure = axes[0, 0].figure
+        words = f"Ellipses hold half and nine tenths of each component{dots}"
+        if mixture.n_features > len(axes):
+            words += ". The columns in which the components lie furthest apart"
+    return _html(figure, words + ".", "mixture")
+
+
+def _moments(report: Any) -> str:
+    figure = _figure(6, 3)
+    plotting.plot_moment_residuals(report.mixture, report.data, ax=figure.subplots())
+    return _html(figure, "The same as a picture.", "moments")
+
+
+def _choices(report: Any) -> str:
+    figure = _figure(6, 3)
+    ax = figure.subplots()
+    numbers = [choice.n_components for choice in report.choices]
+    ax.plot(numbers, [choice.bic for choice in report.choices], "o-", color=plotting.COLOURS[0])
+    ax.set(xlabel="components", ylabel="BIC", xticks=numbers)
+    return _html(figure, "The lower the better.", "choices")
+
+
+def _figure(width: float, height: float) -> Figure:
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def _html(figure: Any, words: str, name: str) -> str:
+    import matplotlib.pyplot as plt
+
+    text = io.StringIO()
+    FigureCanvasSVG(figure)
+    figure.savefig(text, format="svg", dpi=150, metadata={"Date": None})
+    plt.close(figure)
+    svg = text.getvalue()
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.S).replace(_INK, "currentColor")
+    # Several pictures in one page must not share the names of their parts.
+    svg = re.sub(r'id="', f'id="{name}-', svg)
+    svg = re.sub(r'(url\(#|href="#)', rf"\g<1>{name}-", svg)
+    svg = svg.replace("<svg ", f'<svg role="img" aria-label="{escape(words)}" ', 1)
+    return f"<figure>{svg}<figcaption>{escape(words)}</figcaption></figure>"

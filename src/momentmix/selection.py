@@ -1,0 +1,52 @@
+"""How many components: the Bayesian information criterion of one fit for each number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from momentmix.estimator import MomentMixture
+
+
+class Choice(NamedTuple):
+    n_components: int
+    log_likelihood: float  # of all rows together
+    bic: float
+    fit: MomentMixture
+
+
+def choose_components(
+    X: Any,
+    most: int = 15,
+    patience: int = 3,
+    heard: Callable[[Choice], None] = lambda choice: None,
+    **settings: Any,
+) -> tuple[Choice, list[Choice]]:
+    """The number of components with the lowest BIC, and all that were looked at, from 1 on.
+
+    Ends at ``most``, or where ``patience`` numbers in a row did not lower the BIC. ``settings`` are
+    those of MomentMixture; optima are compared by ``selection="corrected"``, without which the
+    likelihood of components on a handful of rows would always ask for one more.
+
+    Examples
+    --------
+    >>> from momentmix import Mixture
+    >>> from momentmix.selection import choose_components
+    >>> truth = Mixture([0.5, 0.3, 0.2], [[0, 0], [4, 0], [0, 4]], [1.0, 0.5, 0.5], "spherical")
+    >>> X, _ = truth.sample(2000, random_state=0)
+    >>> best, looked_at = choose_components(X, covariance_type="spherical", random_state=0)
+    >>> best.n_components
+    3
+    """
+    if most < 1:
+        raise ValueError(f"most must be at least 1, got {most}")
+    settings = {"selection": "corrected", **settings}
+    found: list[Choice] = []
+    for m in range(1, min(most, len(X)) + 1):
+        fit = MomentMixture(m, **settings).fit(X)
+        found.append(Choice(m, fit.score(X) * len(X), fit.bic(X), fit))
+        heard(found[-1])
+        best = min(found, key=lambda choice: choice.bic)
+        if m - best.n_components >= patience:
+            break
+    return best, found

@@ -1,0 +1,355 @@
+"""The command, as a user and as a script see it."""
+
+import csv
+import fcntl
+import io
+import json
+import os
+import pty
+import struct
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.ipc
+import pyarrow.parquet
+import pytest
+from typer.testing import CliRunner
+
+from momentmix import Mixture, MomentTensors, Samples
+from momentmix.cli import app
+from momentmix.summary import moment_match
+
+NAMES = ["width", "height", "note"]
+TRUTH = Mixture(
+    [0.6, 0.4],
+    [[0.0, 10.0], [5.0, 30.0]],
+    [[1.0, 4.0], [1.0, 9.0]],
+    "diag",
+    feature_names=NAMES[:2],
+)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A table with a column of words, and a model."""
+    monkeypatch.chdir(tmp_path)
+    X, _ = TRUTH.sample(600, 0)
+    with open("data.csv", "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(NAMES)
+        writer.writerows([*row, "word"] for row in X)
+    TRUTH.save("model.json")
+    return tmp_path
+
+
+def run(*arguments, code=0, **options):
+    """In this process; standard output and standard error."""
+    done = CliRunner().invoke(app, list(map(str, arguments)), **options)
+    assert done.exit_code == code, done.output
+    return done.stdout, done.stderr
+
+
+def rows(text):
+    return list(csv.reader(io.StringIO(text)))
+
+
+def data():
+    return np.array([row[:2] for row in rows(Path("data.csv").read_text())[1:]], dtype=float)
+
+
+def fit(*arguments, **options):
+    return run("fit", "data.csv", "--columns", "width,height", *arguments, **options)
+
+
+def test_fit_keeps_the_names_of_the_columns(folder):
+    out, err = fit("-k", 2, "--covariance", "diag", "-o", "fitted.json")
+    lines = [line.split("\t") for line in out.splitlines()]
+    assert lines[0] == ["component", "weight", "width", "width ±", "height", "height ±"]
+    assert len(lines) == 3
+    assert err == ""
+    model = Mixture.load("fitted.json")
+    assert model.feature_names == ("width", "height")
+    assert model.covariance_type == "diag"
+    order = np.argsort(model.means[:, 0])
+    np.testing.assert_allclose(model.means[order], TRUTH.means, atol=0.5)
+
+
+def test_fit_says_all_of_it_as_json(folder):
+    out, _ = fit("-k", "auto", "--covariance", "diag", "--compare-em", "--json")
+    facts = json.loads(out)
+    X = data()
+    mixture = facts["mixture"]
+    found = Mixture(mixture["weights"], mixture["means"], mixture["covariances"], "diag")
+    assert mixture["feature_names"] == ["width", "height"]
+    assert facts["rows"] == 600
+    np.testing.assert_allclose(facts["log_likelihood"], found.log_prob(X).sum())
+    np.testing.assert_allclose(facts["bic"], -2 * facts["log_likelihood"] + 9 * np.log(600))
+    assert [choice["n_components"] for choice in facts["choices"]] == [1, 2, 3, 4, 5]
+    assert mixture["n_components"] == 2
+    assert facts["rivals"][0]["log_likelihood"] < facts["log_likelihood"] + 1e-3
+    matches = moment_match(found, Samples(X))
+    np.testing.assert_allclose([m["distance"] for m in facts["moments"]],
+                               [m.distance for m in matches], atol=1e-9)  # fmt: skip
+    assert facts["converged"] is True
+    assert facts["remarks"] == []
+
+
+def test_report_from_one_command(folder):
+    fit("-k", "auto", "--report", "report.html", "-o", "fitted.json")
+    text = (folder / "report.html").read_text(encoding="utf-8")
+    assert "2 Gaussian components in data.csv" in text
+    assert "How many components" in text
+    assert "fitted.json" in text
+
+
+def test_fit_of_moments(folder):
+    run("moments", "data.csv", "--columns", "width,height", "-o", "m.npz")
+    out, _ = run("fit", "m.npz", "-k", 2, "--covariance", "diag", "-o", "f.json", "--json",
+                 "--report", "r.html")  # fmt: skip
+    facts = json.loads(out)
+    assert facts["log_likelihood"] is None
+    assert facts["mixture"]["feature_names"] == ["width", "height"]
+    assert Mixture.load("f.json").feature_names == ("width", "height")
+    assert (folder / "r.html").exists()
+
+
+@pytest.mark.parametrize("kind", ["csv", "npy", "parquet", "arrow", "arrows"])
+def test_standard_input_in_any_format(folder, kind):
+    X = data()
+    table = pa.table({"width": X[:, 0], "height": X[:, 1]})
+    sink = io.BytesIO()
+    if kind == "csv":
+        sink.write(b"width,height\n")
+        np.savetxt(sink, X, delimiter=",", fmt="%.17g")
+    elif kind == "npy":
+        np.save(sink, X)
+    elif kind == "parquet":
+        pa.parquet.write_table(table, sink)
+    else:
+        new = pa.ipc.new_file if kind == "arrow" else pa.ipc.new_stream
+        with new(sink, table.schema) as writer:
+            writer.write_table(table)
+    out, _ = run("score", "model.json", "-", "--json", input=sink.getvalue())
+    np.testing.assert_allclose(
+        json.loads(out)["log_likelihood"], TRUTH.log_prob(X).sum(), rtol=1e-12
+    )
+
+
+def test_predict_by_name_in_any_order(folder):
+    X = data()
+    (folder / "turned.csv").write_text(
+        "height,other,width\n" + "".join(f"{b!r},x,{a!r}\n" for a, b in X.tolist())
+    )
+    out, _ = run("predict", "model.json", "turned.csv", "--proba")
+    header, *body = rows(out)
+    assert header == ["component", "probability", "p0", "p1"]
+    joint = TRUTH.log_joint(X)
+    values = np.array(body, dtype=float)
+    np.testing.assert_array_equal(values[:, 0], joint.argmax(axis=1))
+    posterior = np.exp(joint - np.logaddexp.reduce(joint, axis=1)[:, None])
+    np.testing.assert_allclose(values[:, 2:], posterior, atol=1e-12)
+    np.testing.assert_allclose(values[:, 1], posterior.max(axis=1), atol=1e-12)
+    as_json = json.loads(run("predict", "model.json", "turned.csv", "--json")[0])
+    assert as_json["component"] == values[:, 0].astype(int).tolist()
+    for ending in ("csv", "npy", "parquet", "arrow"):
+        out, _ = run("predict", "model.json", "turned.csv", "-o", f"labels.{ending}")
+        assert out == ""
+    labels = pa.parquet.read_table("labels.parquet")["component"].to_numpy()
+    np.testing.assert_array_equal(labels, values[:, 0])
+    np.testing.assert_array_equal(np.load("labels.npy")[:, 0], values[:, 0])
+    assert rows(Path("labels.csv").read_text())[0] == ["component", "probability"]
+
+
+def test_score(folder):
+    out, _ = run("score", "model.json", "data.csv", "-o", "rows.csv")
+    header, values = (line.split("\t") for line in out.splitlines())
+    assert header == ["rows", "log-likelihood", "a row", "AIC", "BIC"]
+    log_density = TRUTH.log_prob(data())
+    total = log_density.sum()
+    want = [600, total, total / 600, -2 * total + 18, -2 * total + 9 * np.log(600)]
+    np.testing.assert_allclose(np.array(values, dtype=float), want, rtol=1e-6)
+    written = np.array(rows(Path("rows.csv").read_text())[1:], dtype=float)[:, 0]
+    np.testing.assert_allclose(written, log_density, rtol=1e-12)
+
+
+def test_sample(folder):
+    out, _ = run("sample", "model.json", "-n", 5, "--seed", 3, "--labels")
+    header, *body = rows(out)
+    assert header == ["width", "height", "component"]
+    X, labels = TRUTH.sample(5, 3)
+    np.testing.assert_array_equal(np.array(body, dtype=float), np.column_stack([X, labels]))
+    run("sample", "model.json", "-n", 2000, "-o", "new.parquet", "--seed", 1)
+    out, _ = run("compare", "model.json", "new.parquet", "--json")
+    orders = json.loads(out)["orders"]
+    assert all(order["distance"] < 4 * order["noise"] for order in orders)
+
+
+def test_compare_of_every_kind(folder):
+    run("moments", "data.csv", "--columns", "width,height", "-o", "m.npz")
+    X = data()
+    found = {}
+    for pair in (("model.json", "data.csv"), ("model.json", "m.npz"), ("data.csv", "m.npz"),
+                 ("model.json", "model.json")):  # fmt: skip
+        out, _ = run("compare", *pair, "--order", 3, "--json")
+        found[pair] = [order["distance"] for order in json.loads(out)["orders"]]
+    want = [match.distance for match in moment_match(TRUTH, Samples(X), 3)]
+    np.testing.assert_allclose(found["model.json", "data.csv"], want)
+    np.testing.assert_allclose(found["model.json", "m.npz"], want, rtol=1e-8)
+    np.testing.assert_allclose(found["data.csv", "m.npz"], 0, atol=1e-9)
+    assert found["model.json", "model.json"] == [0, 0, 0]
+    out, err = run("compare", "model.json", "data.csv")
+    assert out.splitlines()[0].split("\t") == [
+        "order", "distance", "of B's moment", "sampling", "ratio"]  # fmt: skip
+    shifted = Mixture(TRUTH.weights, TRUTH.means + 1, TRUTH.covariances, "diag")
+    shifted.save("shifted.json")
+    _, err = run("compare", "shifted.json", "data.csv", "--columns", "width,height")
+    assert "more than sampling explains" in err
+
+
+def test_show(folder):
+    out, _ = run("show", "model.json")
+    assert out.splitlines()[1].split("\t") == ["0", "0.6000", "0", "1", "10", "2"]
+    described = json.loads(run("show", "model.json", "--json")[0])
+    assert described["means"] == TRUTH.means.tolist()
+    assert described["covariance_type"] == "diag"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["fit", "data.csv", "-k", "2"],
+         "data.csv, row 0 (line 2), column note: 'word' is not a number (choose columns of "
+         "numbers with --columns)"),
+        (["fit", "data.csv", "-k", "many"], "-k is a whole number or 'auto', got 'many'"),
+        (["fit", "data.csv", "-k", "2", "-o", "model.txt"], "let it end in .json"),
+        (["fit", "data.csv", "-k", "2", "--report", "report.pdf"], "let it end in .html"),
+        (["fit", "m.npz", "-k", "auto"], "-k auto needs rows"),
+        (["fit", "m.npz", "-k", "2", "--compare-em"], "--compare-em needs the rows"),
+        (["fit", "gap.csv", "-k", "1"], "gap.csv, row 1 (about line 3), column b: no value (fill"),
+        (["fit", "empty.csv", "-k", "1"], "empty.csv: no rows"),
+        (["predict", "data.csv", "data.csv"], "data.csv is not a momentmix model"),
+        (["predict", "nothing.json", "data.csv"], "nothing.json"),
+        (["predict", "model.json", "gap.csv"], "gap.csv: no column width, height; it has a, b"),
+        (["predict", "model.json", "wide.npy"],
+         "wide.npy has 3 column(s), but the model has 2; choose them with --columns"),
+        (["predict", "model.json", "data.csv", "-o", "labels.xls"], "labels.xls: unknown ending"),
+        (["show", "newer.json"], "its version is 2, this release reads version 1"),
+        (["show", "damaged.json"], "damaged.json is not a momentmix model"),
+        (["sample", "model.json", "-n", "-3"], "n_samples"),
+        (["compare", "model.json", "other.json"], "other.json has a, b"),
+        (["compare", "model.json", "m.npz", "--order", "9"], "Q holds moments up to order 4"),
+        (["compare", "model.json", "data.csv", "--order", "0"], "--order must be at least 1"),
+        (["score", "model.json", "-"], "standard input: nothing came"),
+        (["moments", "-", "-o", "m2.npz"], "moments reads files"),
+    ],
+)  # fmt: skip
+def test_one_line_for_every_mistake(arguments, message, folder):
+    run("moments", "data.csv", "--columns", "width,height", "-o", "m.npz")
+    (folder / "gap.csv").write_text("a,b\n1,2\n3,\n")
+    (folder / "empty.csv").write_text("a,b\n")
+    np.save("wide.npy", np.zeros((4, 3)))
+    good = json.loads((folder / "model.json").read_text())
+    (folder / "newer.json").write_text(json.dumps(good | {"version": 2}))
+    (folder / "damaged.json").write_text((folder / "model.json").read_text()[:-20])
+    (folder / "other.json").write_text(json.dumps(good | {"feature_names": ["a", "b"]}))
+    before = sorted(os.listdir())
+    out, err = run(*arguments, code=1)
+    assert message in err
+    assert len(err.splitlines()) == 1
+    assert err.startswith("momentmix: ")
+    assert out == ""
+    assert sorted(os.listdir()) == before
+
+
+def test_debug_shows_the_traceback(folder):
+    done = CliRunner().invoke(app, ["show", "nothing.json", "--debug"])
+    assert isinstance(done.exception, FileNotFoundError)
+
+
+def test_usage_errors_have_a_status_of_their_own(folder):
+    run("fit", "data.csv", code=2)
+    run("dance", code=2)
+    out, _ = run("--version")
+    assert out.startswith("momentmix 0.")
+
+
+@pytest.mark.parametrize(
+    "command", ["fit", "predict", "score", "sample", "moments", "compare", "show"]
+)
+def test_help_has_an_example(command):
+    out, _ = run(command, "--help")
+    assert f"momentmix {command} " in " ".join(out.split())
+
+
+def test_remarks_reach_the_user(folder):
+    X = np.random.default_rng(0).normal(size=(40, 8))
+    np.save("few.npy", X)
+    _, err = run("fit", "few.npy", "-k", 4)
+    assert "Note: Component" in err
+    assert "few for a full covariance of 8" in err
+
+
+def command(*arguments):
+    return [sys.executable, "-m", "momentmix.cli", *map(str, arguments)]
+
+
+def test_a_reader_that_has_had_enough(folder):
+    """As `momentmix sample … | head` does."""
+    process = subprocess.Popen(command("sample", "model.json", "-n", 200_000),
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
+    assert process.stdout.readline() == b"width,height\n"
+    process.stdout.close()
+    err = process.stderr.read()
+    process.stderr.close()
+    assert process.wait() == 141
+    assert err == b""
+
+
+def test_on_a_terminal_there_are_tables_and_bars(folder):
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
+    arguments = ("fit", "data.csv", "--columns", "width,height", "-k", 2, "-o", "t.json")
+    environment = os.environ | {"TERM": "xterm"}
+    process = subprocess.Popen(command(*arguments), stdout=slave, stderr=slave, env=environment)
+    os.close(slave)
+    shown = b""
+    while True:
+        try:
+            part = os.read(master, 65536)
+        except OSError:  # the end of a terminal
+            break
+        if not part:
+            break
+        shown += part
+    assert process.wait() == 0
+    os.close(master)
+    text = shown.decode()
+    assert "━" in text  # the table's lines
+    assert "starts" in text  # the bar of the fit
+    assert "width" in text
+    assert "log-likelihood" in text
+    assert "model: t.json" in text
+
+
+def test_demo(folder):
+    done = subprocess.run(command("demo", "pictures"), capture_output=True, text=True, check=True)
+    assert (folder / "pictures" / "fit.png").stat().st_size > 10_000
+    assert "GaussianMixture(5, n_init=10)" in done.stdout
+
+
+def test_names_survive_the_way_from_table_to_model(folder):
+    tensors = MomentTensors.from_samples(data(), 3)
+    assert tensors.feature_names is None
+    assert TRUTH.marginal([1]).feature_names == ("height",)
+    assert TRUTH.condition([0], [1.0]).feature_names == ("height",)
+    with pytest.raises(ValueError, match="1 feature_names for 2 features"):
+        Mixture(TRUTH.weights, TRUTH.means, TRUTH.covariances, "diag", feature_names=["a"])
+    for names in (["a"], ["a", "a"], [1, 2], "ab", None):
+        good = json.loads((folder / "model.json").read_text())
+        (folder / "bad.json").write_text(json.dumps(good | {"feature_names": names}))
+        with pytest.raises(ValueError, match="feature_names"):
+            Mixture.load("bad.json")

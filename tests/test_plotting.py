@@ -1,0 +1,185 @@
+"""Every picture against a stored one; ``python tests/test_plotting.py`` draws them anew."""
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from matplotlib.testing.compare import compare_images
+from matplotlib.testing.decorators import remove_ticks_and_titles
+
+from momentmix import Mixture, MomentMixture, MomentTensors, Samples, plotting
+from momentmix.plotting import MixtureDisplay
+
+IMAGES = Path(__file__).parent / "images"
+PLANE = Mixture(
+    [0.5, 0.3, 0.2],
+    [[0.0, 0], [4, 1], [1, 5]],
+    [[[1.0, 0.6], [0.6, 1]], [[2, -0.8], [-0.8, 0.5]], [[0.3, 0], [0, 0.3]]],
+    feature_names=["width", "height"],
+)
+SPACE = Mixture(
+    [0.6, 0.4],
+    [[0.0, 0, 0, 0], [3, 0, -2, 0.1]],
+    [[1.0, 2, 0.5, 1], [1, 1, 1, 1]],
+    "diag",
+    feature_names=["a", "b", "c", "d"],
+)
+
+
+def rows(mixture, p=400):
+    return mixture.sample(p, 0)[0]
+
+
+def density():
+    return plotting.plot_density(PLANE, rows(PLANE))
+
+
+def density_without_rows():
+    return plotting.plot_density(SPACE, features=(2, 0), levels=4)
+
+
+def ellipses():
+    return plotting.plot_ellipses(PLANE, rows(PLANE))
+
+
+def marginal():
+    return plotting.plot_marginal(PLANE, rows(PLANE), feature=1)
+
+
+def pairs():
+    return plotting.plot_pairs(SPACE, rows(SPACE), most=3)
+
+
+def history():
+    return plotting.plot_history(SimpleNamespace(history_=[3.0, 1.0, 0.2, 0.05, 0.0499]))
+
+
+def residuals():
+    return plotting.plot_moment_residuals(SPACE, Samples(rows(SPACE)))
+
+
+def residuals_of_tensors():
+    return plotting.plot_moment_residuals(SPACE, MomentTensors.from_samples(rows(SPACE), 3))
+
+
+def recovery():
+    moved = Mixture([0.25, 0.27, 0.48], PLANE.means[[2, 1, 0]] + 0.2, PLANE.covariances[[2, 1, 0]])
+    return plotting.plot_recovery(moved, PLANE)
+
+
+PICTURES = [
+    density,
+    density_without_rows,
+    ellipses,
+    marginal,
+    pairs,
+    history,
+    residuals,
+    residuals_of_tensors,
+    recovery,
+]
+
+
+def draw(picture, path):
+    """Without words, which differ between fonts."""
+    plt.close("all")
+    with matplotlib.rc_context(matplotlib.rcParamsDefault | {"backend": "Agg"}):
+        axes = np.ravel(picture())
+        figure = axes[0].figure
+        assert all(isinstance(ax, matplotlib.axes.Axes) for ax in axes)
+        remove_ticks_and_titles(figure)
+        for ax in axes:
+            ax.set(xlabel="", ylabel="")
+            for text in ax.get_legend().get_texts() if ax.get_legend() else []:
+                text.set_text("")
+        figure.savefig(path, dpi=60)
+    plt.close("all")
+
+
+@pytest.mark.parametrize("picture", PICTURES, ids=lambda picture: picture.__name__)
+def test_picture(picture, tmp_path):
+    name = f"{picture.__name__}.png"
+    draw(picture, tmp_path / name)
+    difference = compare_images(str(IMAGES / name), str(tmp_path / name), tol=3)
+    assert difference is None, difference
+
+
+def test_pictures_differ_when_the_mixture_does(tmp_path):
+    """The comparison above would see a component that has moved by a fifth of its width."""
+    moved = Mixture(
+        PLANE.weights, np.add(PLANE.means, [[0, 0], [0.25, 0], [0, 0]]), PLANE.covariances
+    )
+    X = rows(PLANE)
+    draw(lambda: plotting.plot_ellipses(moved, X), tmp_path / "moved.png")
+    assert compare_images(str(IMAGES / "ellipses.png"), str(tmp_path / "moved.png"), tol=3)
+
+
+def test_labels_and_axes_of_ones_own():
+    _, ax = plt.subplots()
+    assert plotting.plot_density(PLANE, ax=ax) is ax
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("width", "height")
+    assert plotting.plot_ellipses(PLANE, features=(1, 0)).get_xlabel() == "height"
+    nameless = Mixture([1.0], [[0.0, 0]], [[1.0, 1]], "diag")
+    assert plotting.plot_density(nameless).get_ylabel() == "x1"
+    plt.close("all")
+
+
+def test_contours_enclose_their_share():
+    """Half of the samples lie within the contour of one half."""
+    big = rows(PLANE, 20_000)
+    x, y = (np.linspace(lo, hi, 400) for lo, hi in ((-5, 9), (-5, 8)))
+    points = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
+    grid = np.exp(PLANE.log_prob(points))
+    level = plotting._mass_levels(grid, np.array([0.5]))[0]
+    assert abs(np.mean(np.exp(PLANE.log_prob(big)) > level) - 0.5) < 0.02
+    ax = plotting.plot_ellipses(PLANE, mass=(0.5,))
+    X, labels = PLANE.sample(20_000, 1)
+    for j, ellipse in enumerate(ax.patches):
+        own = X[labels == j]
+        unit = ellipse.get_patch_transform().inverted().transform(own)
+        assert abs(np.mean(np.linalg.norm(unit, axis=1) < 1) - 0.5) < 0.02
+    plt.close("all")
+
+
+def test_display():
+    X = rows(SPACE)
+    fit = MomentMixture(2, covariance_type="diag", random_state=0).fit(X)
+    display = MixtureDisplay.from_estimator(fit, X)
+    assert display.features == [0, 2]
+    assert display.figure_ is display.ax_.figure
+    assert display.ax_.get_xlabel() == "x0"
+    assert len(MixtureDisplay.from_estimator(fit, X, kind="ellipses").ax_.patches) == 4
+    alone = MixtureDisplay.from_mixture(SPACE, features=[1])
+    assert alone.ax_.get_xlabel() == "b"
+    _, ax = plt.subplots()
+    assert display.plot(ax=ax).ax_ is ax
+    with pytest.raises(ValueError, match="kind must be"):
+        display.plot(kind="cake")
+    with pytest.raises(ValueError, match="features must be one or two positions"):
+        MixtureDisplay(SPACE, features=[0, 1, 2])
+    with pytest.raises(TypeError, match="call fit first"):
+        MixtureDisplay.from_estimator(MomentMixture(2))
+    with pytest.raises(ValueError, match="the truth has 4"):
+        plotting.plot_recovery(PLANE, SPACE)
+    plt.close("all")
+
+
+def test_no_moment_start_is_said():
+    fit = MomentMixture(1, random_state=0).fit(rows(SPACE))
+    fit.history_ = []
+    assert plotting.plot_history(fit).texts[0].get_text() == "no moment start led here"
+    plt.close("all")
+
+
+if __name__ == "__main__":
+    IMAGES.mkdir(exist_ok=True)
+    wanted = sys.argv[1:]
+    for one in PICTURES:
+        if not wanted or one.__name__ in wanted:
+            draw(one, IMAGES / f"{one.__name__}.png")

@@ -1,0 +1,29 @@
+import numpy as np
+import pytest
+
+from momentmix import Mixture, MomentMixture
+from momentmix.selection import choose_components
+
+
+def test_the_true_number_of_components():
+    rng = np.random.default_rng(0)
+    for m in (1, 2, 4):
+        means = 6 * rng.normal(size=(m, 3))
+        truth = Mixture(np.full(m, 1 / m), means, np.ones((m, 3)), "diag")
+        X, _ = truth.sample(1500, m)
+        best, looked_at = choose_components(X, random_state=0)
+        assert best.n_components == m
+        assert [choice.n_components for choice in looked_at] == list(range(1, m + 4))
+        assert best.bic == min(choice.bic for choice in looked_at)
+        again = MomentMixture(m, selection="corrected", random_state=0).fit(X)
+        np.testing.assert_allclose(best.bic, again.bic(X))
+        np.testing.assert_allclose(best.log_likelihood, again.score(X) * len(X))
+
+
+def test_few_rows_and_limits():
+    X = np.array([[0.0], [1.0], [5.0]])
+    best, looked_at = choose_components(X, most=10, patience=10, random_state=0)
+    assert len(looked_at) == 3
+    assert best in looked_at
+    with pytest.raises(ValueError, match="most must be at least 1"):
+        choose_components(X, most=0)
