@@ -4,12 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test lint bench bench-fit bench-tensors bench-cp bench-peers experiments clean
+.PHONY: help demo test lint docs bench bench-fit bench-tensors bench-cp bench-peers experiments clean
 
 help:
 	@echo "make demo   run the main job and draw it into demo/"
 	@echo "make test   run the tests on NumPy, array-api-strict and PyTorch"
 	@echo "make lint   ruff, ruff format, mypy"
+	@echo "make docs   the documentation site into docs/_build/html, warnings as errors"
 	@echo "make bench  ratios against bare matrix products"
 	@echo "make bench-fit  fits against scikit-learn's EM (about 15 minutes)"
 	@echo "make experiments  section 7 of the paper and beyond (about 40 minutes, can be interrupted)"
@@ -24,7 +25,7 @@ $(VENV)/made:
 
 $(VENV)/plot: pyproject.toml constraints.txt | $(VENV)/made
 	@echo "setting up .venv (once)"
-	$(PIP) -e ".[plot]"
+	$(PIP) -e ".[plot,files]"
 	@touch $@
 
 $(VENV)/bench: pyproject.toml constraints.txt | $(VENV)/made
@@ -34,8 +35,14 @@ $(VENV)/bench: pyproject.toml constraints.txt | $(VENV)/made
 
 $(VENV)/test: pyproject.toml constraints.txt | $(VENV)/made
 	@echo "setting up .venv with the test tools (once)"
-	$(PIP) -e ".[plot,torch,dask,files,bench,test]"
-	@touch $@ $(VENV)/plot $(VENV)/bench
+	$(PIP) -e ".[plot,torch,dask,files,bench,docs,test]"
+	tools/browser $(BIN)/python
+	@touch $@ $(VENV)/plot $(VENV)/bench $(VENV)/docs
+
+$(VENV)/docs: pyproject.toml constraints.txt | $(VENV)/made
+	@echo "setting up .venv with Sphinx (once)"
+	$(PIP) -e ".[plot,files,docs]"
+	@touch $@ $(VENV)/plot
 
 demo: $(VENV)/plot
 	$(BIN)/python -m momentmix.demo demo
@@ -47,6 +54,10 @@ lint: $(VENV)/test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+docs: $(VENV)/docs
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	@echo "site: docs/_build/html/index.html"
 
 bench: $(VENV)/plot
 	$(BIN)/python benchmarks/run.py
@@ -73,4 +84,4 @@ experiments: $(VENV)/bench $(VENV)/plot
 	$(BIN)/python experiments/run.py
 
 clean:
-	rm -rf $(VENV) .venv-peers demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-peers demo docs/_build docs/gallery docs/reference .pytest_cache .mypy_cache .ruff_cache .hypothesis

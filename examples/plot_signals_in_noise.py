@@ -111,7 +111,6 @@ def draw(
         f"{len(X):,} observations of {K} unknown signals, power of signal over noise {power:.1%}"
     )
     figure.savefig(path, dpi=100)
-    plt.close(figure)
 
 
 def main(folder: str = "demo", quick: bool = False) -> dict[str, np.ndarray]:

@@ -23,21 +23,8 @@ def test_demo_prints_and_draws(tmp_path, capsys):
     assert likelihood["MomentMixture"] > likelihood["GaussianMixture"] - 1
     assert "0.6622400000    0.6622400000" in out
     assert (tmp_path / "fit.png").stat().st_size > 20_000
+    assert "Against EM" in (tmp_path / "report.html").read_text(encoding="utf-8")
     assert (tmp_path / "moments.png").stat().st_size > 20_000
-
-
-def test_demo_of_a_table(tmp_path):
-    path = tmp_path / "table.csv"
-    path.write_text("a,b\n1,2\n3,4\n")
-    X, names = demo.read_csv(str(path))
-    assert X.tolist() == [[1, 2], [3, 4]]
-    assert names == ["a", "b"]
-    path.write_text("a,b\n1,2\n3,oops\n")
-    with pytest.raises(SystemExit, match=r"line 3, column b: 'oops' is not a number"):
-        demo.read_csv(str(path))
-    path.write_text("a,b\n1\n")
-    with pytest.raises(SystemExit, match="line 2: 1 cells, but 2 columns"):
-        demo.read_csv(str(path))
 
 
 def test_errors_shrink_at_the_rate_of_the_square_root(rng):

@@ -5,8 +5,9 @@ import pytest
 
 from browser import Page, chromium
 from momentmix import Mixture, MomentMixture, MomentTensors
-from momentmix.report import Report, Rival, page, write_report
+from momentmix.report import page, write_report
 from momentmix.selection import choose_components
+from momentmix.summary import FitSummary, Rival
 
 TRUTH = Mixture(
     [0.5, 0.3, 0.2],
@@ -18,17 +19,16 @@ TRUTH = Mixture(
 X, _ = TRUTH.sample(3000, 0)
 
 
-def whole_report():
+def whole_summary():
     best, choices = choose_components(X, covariance_type="diag", random_state=0, most=4)
     fit = best.fit.mixture_
     named = Mixture(fit.weights, fit.means, fit.covariances, "diag",
                     feature_names=TRUTH.feature_names)  # fmt: skip
-    return Report(
+    return FitSummary(
         named,
         "data.csv",
         X=X,
         seconds=1.25,
-        model_path="some/model.json",
         choices=choices,
         rivals=[Rival("EM", best.log_likelihood - 50, 2.5)],
         notes=["The fit <did> not converge."],
@@ -38,7 +38,7 @@ def whole_report():
 @pytest.fixture(scope="module")
 def report(tmp_path_factory):
     path = tmp_path_factory.mktemp("report") / "report.html"
-    write_report(path, whole_report())
+    write_report(path, whole_summary(), "some/model.json")
     return path
 
 
@@ -117,7 +117,7 @@ def test_names_of_parts_do_not_clash(report):
 
 
 def test_the_same_fit_is_the_same_page():
-    one = whole_report()
+    one = whole_summary()
     assert page(one) == page(one)
 
 
@@ -128,10 +128,10 @@ def test_of_moments_one_column_and_many(browser, tmp_path):
     wide = np.random.default_rng(0).normal(size=(400, 30)) + 3 * (np.arange(400) % 2)[:, None]
     many = MomentMixture(2, covariance_type="diag", random_state=0).fit(wide)
     for name, report, words in (
-        ("moments", Report(fit.mixture_, "m.npz", moments=moments), "Contours of the density"),
-        ("line", Report(line.mixture_, "x.csv", X=X[:, :1]), "over a histogram of the rows"),
-        ("many", Report(many.mixture_, "w.csv", X=wide), "Of 30 columns, the 20 in which"),
-        ("model", Report(TRUTH, "model"), "Ellipses hold half"),
+        ("moments", FitSummary(fit.mixture_, "m.npz", moments=moments), "Contours of the density"),
+        ("line", FitSummary(line.mixture_, "x.csv", X=X[:, :1]), "over a histogram of the rows"),
+        ("many", FitSummary(many.mixture_, "w.csv", X=wide), "Of 30 columns, the 20 in which"),
+        ("model", FitSummary(TRUTH, "model"), "Ellipses hold half"),
     ):
         write_report(tmp_path / f"{name}.html", report)
         opened = Page(browser, tmp_path / f"{name}.html")

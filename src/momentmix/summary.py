@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from momentmix._array import to_numpy
+from momentmix.choices import parameter_count
 from momentmix.covariance import optimism, smallest_variance
 from momentmix.data import AtomData, TensorData, as_tensors, data_of
 from momentmix.mixture import Mixture
@@ -138,7 +142,7 @@ def closeness(mixture: Mixture) -> np.ndarray:
     return result
 
 
-def remarks(mixture: Mixture, rows: int | None = None, matches: list[Match] = ()) -> list[str]:  # type: ignore[assignment]
+def remarks(mixture: Mixture, rows: int | None = None, matches: Sequence[Match] = ()) -> list[str]:
     """What a careful reader should know before trusting the mixture, one sentence or two each."""
     found = _thin(mixture, rows) + _flat(mixture) + _alike(mixture)
     poor = [match for match in matches if match.distance > 3 * match.noise]
@@ -193,3 +197,82 @@ def _alike(mixture: Mixture) -> list[str]:
         f"Components {i} and {j} nearly coincide; one component fewer may do as well."
         for i, j in pairs
     ]
+
+
+class Rival(NamedTuple):
+    """Another fit of the same rows."""
+
+    name: str
+    log_likelihood: float  # of all rows together
+    seconds: float
+
+
+@dataclass
+class FitSummary:
+    """All there is to say about one fit, for a screen, a page or a machine.
+
+    Parameters
+    ----------
+    mixture : Mixture
+    source : str
+        What the data are called.
+    X : (p, n), optional
+        The rows; or
+    moments : MomentTensors, optional
+        all that is left of them.
+    seconds : float, optional
+        That the fit took.
+    choices : list of Choice
+        Numbers of components that were looked at.
+    rivals : list of Rival
+        Other fits of the same rows.
+    notes : list of str
+        What the fit itself had to say, such as that it did not converge.
+    """
+
+    mixture: Mixture
+    source: str
+    X: np.ndarray | None = None
+    moments: MomentTensors | None = None
+    seconds: float | None = None
+    choices: list[Any] = field(default_factory=list)
+    rivals: list[Rival] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, X: Any, source: str = "the data") -> FitSummary:
+        """Of a fitted estimator and its rows, as an array or a table with named columns."""
+        return cls(estimator.mixture_, source, X=np.asarray(X, dtype=float))
+
+    @property
+    def rows(self) -> int | None:
+        if self.X is not None:
+            return len(self.X)
+        return None if self.moments is None else self.moments.count
+
+    @property
+    def data(self) -> Any:
+        return self.moments if self.X is None else Samples(self.X)
+
+    @cached_property
+    def log_likelihood(self) -> float | None:
+        """Of all rows together."""
+        return None if self.X is None else float(np.sum(self.mixture.log_prob(self.X)))
+
+    def bic(self, log_likelihood: float) -> float:
+        """Of a model of this size with some likelihood."""
+        return -2 * log_likelihood + self.n_parameters * float(np.log(self.rows or 1))
+
+    @property
+    def n_parameters(self) -> int:
+        mixture = self.mixture
+        kind, m, n = mixture.covariance_type, mixture.n_components, mixture.n_features
+        return parameter_count(kind, m, n)
+
+    @cached_property
+    def matches(self) -> list[Match]:
+        return [] if self.data is None else moment_match(self.mixture, self.data)
+
+    @cached_property
+    def remarks(self) -> list[str]:
+        return self.notes + remarks(self.mixture, self.rows, self.matches)

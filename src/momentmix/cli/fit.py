@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 import warnings
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,14 +23,13 @@ from momentmix.cli.console import (
     show_json,
     show_table,
 )
-from momentmix.cli.reading import Columns, read_rows, split
+from momentmix.cli.reading import Columns, Rows, read_rows, split
 from momentmix.cli.show import described, show_mixture
 from momentmix.covariance import COVARIANCE_TYPES
 from momentmix.estimator import MomentMixture
 from momentmix.mixture import Mixture
-from momentmix.samples import Samples
 from momentmix.selection import Choice, choose_components
-from momentmix.summary import moment_match, remarks
+from momentmix.summary import FitSummary, Rival
 from momentmix.tensors import MomentTensors
 
 
@@ -79,185 +79,147 @@ def fit(
         }
         if selection is not None:
             settings["selection"] = selection
-        job = Fit(_number(components), settings, quiet=not err.is_terminal)
+        number = _number(components)
         if files[0].suffix.lower() == ".npz":
             if len(files) > 1 or columns is not None:
                 raise ValueError("give one file of moments alone; its columns are chosen already")
             if compare_em:
                 raise ValueError("--compare-em needs the rows; moments are not enough for EM")
-            job.of_moments(MomentTensors.load(files[0]), files[0].name)
+            found, summary = of_moments(files[0], number, settings)
         else:
             rows = read_rows(files, split(columns))
-            job.of_rows(rows.X, rows.names, rows.source)
+            found, summary = of_rows(rows, number, settings)
             if compare_em:
-                job.against_em()
+                summary.rivals.append(scikit_learn(rows.X, found))
         if output is not None:
-            job.mixture.save(output)
+            summary.mixture.save(output)
         if report is not None:
-            job.write_report(report, output)
+            from momentmix.report import write_report
+
+            write_report(report, summary, output)
         if as_json:
-            show_json(job.facts())
+            show_json(facts(summary) | {"converged": found.converged_})
+            return
+        show_summary(summary)
+        for what, path in (("model", output), ("report", report)):
+            if path is not None:
+                aside(f"{what}: {path}")
+
+
+def of_rows(
+    rows: Rows, number: int | None, settings: dict[str, Any]
+) -> tuple[MomentMixture, FitSummary]:
+    """A fit with a given number of components, or as many as the BIC asks for."""
+    choices: list[Choice] = []
+    begin = time.perf_counter()
+    with _noted() as notes:
+        if number is None:
+            best, choices = choose_components(rows.X, heard=_heard, **settings)
+            found = best.fit
         else:
-            job.show()
-            for what, path in (("model", output), ("report", report)):
-                if path is not None:
-                    aside(f"{what}: {path}")
+            found = MomentMixture(number, verbose=int(err.is_terminal), **settings).fit(rows.X)
+    seconds = time.perf_counter() - begin
+    m = found.mixture_
+    named = Mixture(m.weights, m.means, m.covariances, m.covariance_type, feature_names=rows.names)
+    summary = FitSummary(
+        named, rows.source, X=rows.X, seconds=seconds, choices=choices, notes=notes
+    )
+    return found, summary
 
 
-@dataclass
-class Fit:
-    """One run of the command: what was fitted, to what, and what there is to say about it."""
+def of_moments(
+    path: Path, number: int | None, settings: dict[str, Any]
+) -> tuple[MomentMixture, FitSummary]:
+    if number is None:
+        raise ValueError("-k auto needs rows: the BIC is not known from moments; give a number")
+    moments = MomentTensors.load(path)
+    begin = time.perf_counter()
+    with _noted() as notes:
+        found = MomentMixture(number, verbose=int(err.is_terminal), **settings)
+        found.fit_moments(moments)
+    seconds = time.perf_counter() - begin
+    return found, FitSummary(
+        found.mixture_, path.name, moments=moments, seconds=seconds, notes=notes
+    )
 
-    n_components: int | None  # None: as many as the BIC asks for
-    settings: dict[str, Any]
-    quiet: bool
-    estimator: Any = None
-    X: np.ndarray | None = None
-    moments: MomentTensors | None = None
-    source: str = ""
-    seconds: float = 0.0
-    choices: list[Choice] = field(default_factory=list)
-    rivals: list[Any] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
 
-    @property
-    def mixture(self) -> Mixture:
-        found: Mixture = self.estimator.mixture_
-        return found
+def scikit_learn(X: np.ndarray, ours: MomentMixture) -> Rival:
+    """What EM finds from ten starts, with its own default settings."""
+    from sklearn.mixture import GaussianMixture
 
-    def of_rows(self, X: np.ndarray, names: list[str] | None, source: str) -> None:
-        self.X, self.source = X, source
-        begin = time.perf_counter()
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            if self.n_components is None:
-                best, self.choices = choose_components(X, heard=self._heard, **self.settings)
-                self.estimator = best.fit
-            else:
-                self.estimator = MomentMixture(
-                    self.n_components, verbose=int(not self.quiet), **self.settings
-                ).fit(X)
-        self._note(caught)
-        self.seconds = time.perf_counter() - begin
-        m = self.estimator.mixture_
-        self.estimator.mixture_ = Mixture(
-            m.weights, m.means, m.covariances, m.covariance_type, feature_names=names
-        )
+    begin = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        em = GaussianMixture(
+            len(ours.weights_),
+            covariance_type=ours.covariance_type,
+            n_init=10,
+            random_state=ours.random_state,
+        ).fit(X)
+    seconds = time.perf_counter() - begin
+    return Rival("scikit-learn's EM, n_init=10", float(em.score(X) * len(X)), seconds)
 
-    def of_moments(self, moments: MomentTensors, source: str) -> None:
-        if self.n_components is None:
-            raise ValueError("-k auto needs rows: the BIC is not known from moments; give a number")
-        self.moments, self.source = moments, source
-        begin = time.perf_counter()
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            model = MomentMixture(self.n_components, verbose=int(not self.quiet), **self.settings)
-            self.estimator = model.fit_moments(moments)
-        self._note(caught)
-        self.seconds = time.perf_counter() - begin
 
-    def _note(self, caught: list[Any]) -> None:
-        for warning in caught:
-            text = str(warning.message)
-            text = text[:1].upper() + text[1:] + "." * (not text.endswith("."))
-            if text not in self.notes:
-                self.notes.append(text)
-
-    def _heard(self, choice: Choice) -> None:
-        if not self.quiet:
-            say(f"{choice.n_components} components: BIC {choice.bic:,.1f}", err)
-
-    def against_em(self) -> None:
-        from sklearn.mixture import GaussianMixture
-
-        from momentmix.report import Rival
-
-        begin = time.perf_counter()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            em = GaussianMixture(
-                self.mixture.n_components,
-                covariance_type=self.mixture.covariance_type,
-                n_init=10,
-                random_state=self.settings["random_state"],
-            ).fit(self.X)
-        seconds = time.perf_counter() - begin
-        assert self.X is not None
-        total = float(em.score(self.X) * len(self.X))
-        self.rivals.append(Rival("scikit-learn's EM, n_init=10", total, seconds))
-
-    def log_likelihood(self) -> float | None:
-        return None if self.X is None else float(np.sum(self.mixture.log_prob(self.X)))
-
-    def remarks(self) -> list[str]:
-        if self.X is not None:
-            matches = moment_match(self.mixture, Samples(self.X))
-            return self.notes + remarks(self.mixture, len(self.X), matches)
-        assert self.moments is not None
-        return self.notes + remarks(self.mixture, self.moments.count)
-
-    def show(self) -> None:
-        if self.choices:
-            show_table(
-                "Number of components by BIC",
-                ["components", "log-likelihood", "BIC"],
-                [
-                    [str(c.n_components), f"{c.log_likelihood:.1f}", f"{c.bic:.1f}"]
-                    for c in self.choices
-                ],
-            )
-        show_mixture(self.mixture)
-        value = self.log_likelihood()
-        if value is not None:
-            assert self.X is not None
-            bic = self.estimator.bic(self.X)
-            aside(f"log-likelihood {value:,.2f}, BIC {bic:,.2f}, {self.seconds:.2g} s")
-        for rival in self.rivals:
-            aside(
-                f"{rival.name}: log-likelihood {rival.log_likelihood:,.2f}, {rival.seconds:.2g} s"
-            )
-        for remark in self.remarks():
-            note(remark)
-
-    def facts(self) -> dict[str, Any]:
-        """For ``--json``."""
-        data = self.moments if self.X is None else Samples(self.X)
-        value = self.log_likelihood()
-        return {
-            "source": self.source,
-            "rows": len(self.X) if self.X is not None else self.moments and self.moments.count,
-            "seconds": self.seconds,
-            "converged": self.estimator.converged_,
-            "log_likelihood": value,
-            "bic": None if value is None else self.estimator.bic(self.X),
-            "aic": None if value is None else self.estimator.aic(self.X),
-            "mixture": described(self.mixture),
-            "moments": [match._asdict() for match in moment_match(self.mixture, data)],
-            "choices": [
-                {"n_components": c.n_components, "log_likelihood": c.log_likelihood, "bic": c.bic}
-                for c in self.choices
+def show_summary(summary: FitSummary) -> None:
+    if summary.choices:
+        show_table(
+            "Number of components by BIC",
+            ["components", "log-likelihood", "BIC"],
+            [
+                [str(c.n_components), f"{c.log_likelihood:.1f}", f"{c.bic:.1f}"]
+                for c in summary.choices
             ],
-            "rivals": [rival._asdict() for rival in self.rivals],
-            "remarks": self.remarks(),
-        }
-
-    def write_report(self, path: Path, model: Path | None) -> None:
-        from momentmix.report import Report, write_report
-
-        write_report(
-            path,
-            Report(
-                self.mixture,
-                self.source,
-                X=self.X,
-                moments=self.moments,
-                seconds=self.seconds,
-                model_path=None if model is None else str(model),
-                choices=self.choices,
-                rivals=self.rivals,
-                notes=self.notes,
-            ),
         )
+    show_mixture(summary.mixture)
+    value = summary.log_likelihood
+    if value is not None:
+        aside(
+            f"log-likelihood {value:,.2f}, BIC {summary.bic(value):,.2f}, {summary.seconds:.2g} s"
+        )
+    for rival in summary.rivals:
+        aside(f"{rival.name}: log-likelihood {rival.log_likelihood:,.2f}, {rival.seconds:.2g} s")
+    for remark in summary.remarks:
+        note(remark)
+
+
+def facts(summary: FitSummary) -> dict[str, Any]:
+    """For ``--json``."""
+    value = summary.log_likelihood
+    return {
+        "source": summary.source,
+        "rows": summary.rows,
+        "seconds": summary.seconds,
+        "log_likelihood": value,
+        "aic": None if value is None else -2 * value + 2 * summary.n_parameters,
+        "bic": None if value is None else summary.bic(value),
+        "mixture": described(summary.mixture),
+        "moments": [match._asdict() for match in summary.matches],
+        "choices": [
+            {"n_components": c.n_components, "log_likelihood": c.log_likelihood, "bic": c.bic}
+            for c in summary.choices
+        ],
+        "rivals": [rival._asdict() for rival in summary.rivals],
+        "remarks": summary.remarks,
+    }
+
+
+@contextmanager
+def _noted() -> Iterator[list[str]]:
+    """Warnings of a fit as sentences, each once; known when the block has ended."""
+    notes: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield notes
+    for warning in caught:
+        text = str(warning.message)
+        text = text[:1].upper() + text[1:] + "." * (not text.endswith("."))
+        if text not in notes:
+            notes.append(text)
+
+
+def _heard(choice: Choice) -> None:
+    if err.is_terminal:
+        say(f"{choice.n_components} components: BIC {choice.bic:,.1f}", err)
 
 
 def _number(components: str) -> int | None:

@@ -5,98 +5,70 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from html import escape
 from importlib.resources import files
 from os import PathLike
 from pathlib import Path
 from string import Template
-from typing import Any, NamedTuple
 
 import numpy as np
 
 import momentmix
 from momentmix._files import written_whole
-from momentmix.choices import parameter_count
-from momentmix.mixture import Mixture
 from momentmix.plotting import COLOURS, telling_features
 from momentmix.report.pictures import pictures
-from momentmix.samples import Samples
-from momentmix.selection import Choice
-from momentmix.summary import Match, components, moment_match, names_of, number, remarks
+from momentmix.summary import FitSummary, Match, Rival, components, names_of, number
 
 #: Columns of the data that the table of components shows.
 MOST_COLUMNS = 20
 
 
-class Rival(NamedTuple):
-    """Another fit of the same rows."""
+def write_report(
+    path: str | PathLike[str], fit: FitSummary, model: str | PathLike[str] | None = None
+) -> None:
+    """Write the page, whole or not at all. ``model`` is the file that it says how to use.
 
-    name: str
-    log_likelihood: float  # of all rows together
-    seconds: float
-
-
-@dataclass
-class Report:
-    """What a page is about. ``X`` are the rows, or ``moments`` all that is left of them."""
-
-    mixture: Mixture
-    source: str
-    X: np.ndarray | None = None
-    moments: Any = None
-    estimator: Any = None
-    seconds: float | None = None
-    model_path: str | None = None
-    choices: list[Choice] = field(default_factory=list)
-    rivals: list[Rival] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)  # such as warnings of the fit
-
-    @property
-    def rows(self) -> int | None:
-        if self.X is not None:
-            return len(self.X)
-        return getattr(self.moments, "count", None)
-
-    @property
-    def data(self) -> Any:
-        return self.moments if self.X is None else Samples(self.X)
-
-    @property
-    def log_likelihood(self) -> float | None:
-        return None if self.X is None else float(np.sum(self.mixture.log_prob(self.X)))
-
-
-def write_report(path: str | PathLike[str], report: Report) -> None:
-    """Write the page; whole or not at all."""
-    text = page(report)
+    Examples
+    --------
+    >>> from momentmix import MomentMixture
+    >>> from momentmix.datasets import load_quakes
+    >>> from momentmix.report import write_report
+    >>> from momentmix.summary import FitSummary, Match, Rival, components, names_of, number
+    >>> X, names = load_quakes()
+    >>> gm = MomentMixture(3, random_state=0).fit(X)
+    >>> import tempfile, pathlib
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "report.html"
+    >>> write_report(path, FitSummary.from_estimator(gm, X, source="quakes"))
+    >>> "3 Gaussian components in quakes" in path.read_text(encoding="utf-8")
+    True
+    """
+    text = page(fit, model)
     with written_whole(path) as file:
         file.write(text.encode())
 
 
-def page(report: Report) -> str:
-    matches = [] if report.data is None else moment_match(report.mixture, report.data)
+def page(report: FitSummary, model: str | PathLike[str] | None = None) -> str:
     title = f"{report.mixture.n_components} Gaussian components in {report.source}"
     drawn = pictures(report)
     parts = [
         f"<h1>{escape(title)}</h1>",
         _cards(report),
-        _remarks(report, matches),
+        _remarks(report),
         _components(report),
         drawn["mixture"],
-        _moments(matches),
+        _moments(report.matches),
         drawn.get("moments", ""),
         _choices(report),
         drawn.get("choices", ""),
         _rivals(report),
-        _usage(report),
+        _usage(model),
     ]
     template = Template(files("momentmix.report").joinpath("page.html").read_text("utf-8"))
     body = "\n".join(part for part in parts if part)
     return template.substitute(title=escape(title), body=body, version=momentmix.__version__)
 
 
-def _cards(report: Report) -> str:
+def _cards(report: FitSummary) -> str:
     mixture = report.mixture
     cards = [("components", f"{mixture.n_components}"), ("columns", f"{mixture.n_features}")]
     if report.rows is not None:
@@ -104,28 +76,22 @@ def _cards(report: Report) -> str:
     cards.append(("covariances", mixture.covariance_type))
     if report.log_likelihood is not None:
         cards.append(("log-likelihood", _nats(report.log_likelihood)))
-        cards.append(("BIC", _nats(_bic(report, report.log_likelihood))))
+        cards.append(("BIC", _nats(report.bic(report.log_likelihood))))
     if report.seconds is not None:
         cards.append(("seconds", f"{report.seconds:.2g}"))
     items = "".join(f"<li><b>{escape(v)}</b><span>{escape(k)}</span></li>" for k, v in cards)
     return f'<ul class="cards">{items}</ul>'
 
 
-def _bic(report: Report, log_likelihood: float) -> float:
-    mixture = report.mixture
-    count = parameter_count(mixture.covariance_type, mixture.n_components, mixture.n_features)
-    return -2 * log_likelihood + count * float(np.log(report.rows or 1))
-
-
-def _remarks(report: Report, matches: list[Match]) -> str:
-    found = report.notes + remarks(report.mixture, report.rows, matches)
+def _remarks(report: FitSummary) -> str:
+    found = report.remarks
     if not found:
         return '<h2>Remarks</h2>\n<p class="soft">Nothing unusual was found.</p>'
     items = "".join(f"<li>{escape(remark)}</li>" for remark in found)
     return f'<h2>Remarks</h2>\n<ul class="remarks">{items}</ul>'
 
 
-def _components(report: Report) -> str:
+def _components(report: FitSummary) -> str:
     mixture = report.mixture
     names = names_of(mixture)
     shown = list(range(len(names)))
@@ -192,7 +158,7 @@ def _length(value: float) -> str:
     return number(value, 3) if value > 1e-9 else "0"  # the rest is rounding
 
 
-def _choices(report: Report) -> str:
+def _choices(report: FitSummary) -> str:
     if not report.choices:
         return ""
     best = min(report.choices, key=lambda choice: choice.bic).n_components
@@ -212,7 +178,7 @@ def _choices(report: Report) -> str:
     )
 
 
-def _rivals(report: Report) -> str:
+def _rivals(report: FitSummary) -> str:
     if not report.rivals or report.log_likelihood is None:
         return ""
     ours = Rival("this fit", report.log_likelihood, report.seconds or 0.0)
@@ -222,7 +188,7 @@ def _rivals(report: Report) -> str:
         [
             (i, escape(fit.name)),
             (fit.log_likelihood, _nats(fit.log_likelihood)),
-            (_bic(report, fit.log_likelihood), _nats(_bic(report, fit.log_likelihood))),
+            (report.bic(fit.log_likelihood), _nats(report.bic(fit.log_likelihood))),
             (fit.seconds, f"{fit.seconds:.2g}"),
         ]
         for i, fit in enumerate(all_fits)
@@ -238,10 +204,10 @@ def _rivals(report: Report) -> str:
     )
 
 
-def _usage(report: Report) -> str:
-    if report.model_path is None:
+def _usage(model: str | PathLike[str] | None) -> str:
+    if model is None:
         return ""
-    name = Path(report.model_path).name
+    name = Path(model).name
     shell = f"momentmix predict {name} new-rows.csv"
     python = f'from momentmix import Mixture\n\nmixture = Mixture.load("{name}")'
     code = escape(f"{shell}\n\n# or in Python\n{python}", quote=False)

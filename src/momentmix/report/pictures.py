@@ -12,6 +12,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 from momentmix import plotting
+from momentmix.summary import FitSummary
 
 #: Stands for the colour of text until the page decides, by light or dark.
 _INK = "#123456"
@@ -33,7 +34,7 @@ _STYLE: Any = {
 }
 
 
-def pictures(report: Any) -> dict[str, str]:
+def pictures(report: FitSummary) -> dict[str, str]:
     """Figures of HTML by name: the mixture, the moments, the numbers of components."""
     with matplotlib.rc_context(_STYLE):
         drawn = {"mixture": _mixture(report)}
@@ -44,7 +45,7 @@ def pictures(report: Any) -> dict[str, str]:
     return drawn
 
 
-def _mixture(report: Any) -> str:
+def _mixture(report: FitSummary) -> str:
     mixture, X = report.mixture, report.X
     dots = "" if X is None else "; dots are rows in the colour of their likeliest component"
     if X is not None and len(X) > plotting.MOST_DOTS:
@@ -67,13 +68,13 @@ def _mixture(report: Any) -> str:
     return _html(figure, words + ".", "mixture")
 
 
-def _moments(report: Any) -> str:
+def _moments(report: FitSummary) -> str:
     figure = _figure(6, 3)
     plotting.plot_moment_residuals(report.mixture, report.data, ax=figure.subplots())
     return _html(figure, "The same as a picture.", "moments")
 
 
-def _choices(report: Any) -> str:
+def _choices(report: FitSummary) -> str:
     figure = _figure(6, 3)
     ax = figure.subplots()
     numbers = [choice.n_components for choice in report.choices]

@@ -1,0 +1,64 @@
+"""Sphinx: ``make docs``."""
+
+import warnings
+from pathlib import Path
+
+import momentmix
+
+project = "momentmix"
+author = "The momentmix developers"
+copyright = "The momentmix developers"
+version = release = momentmix.__version__
+
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "numpydoc",
+    "myst_parser",
+    "sphinx_gallery.gen_gallery",
+]
+source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
+exclude_patterns = ["_build"]
+myst_heading_anchors = 3
+myst_links_external_new_tab = False
+autosummary_generate = True
+autodoc_typehints = "none"  # numpydoc says it in words
+numpydoc_show_class_members = True
+numpydoc_class_members_toctree = False
+numpydoc_show_inherited_class_members = {"momentmix.MomentMixture": True}
+numpydoc_xref_param_type = False
+
+html_theme = "pydata_sphinx_theme"
+html_title = "momentmix"
+html_static_path = ["_static"]
+html_css_files = ["momentmix.css"]
+html_show_sourcelink = False
+html_theme_options = {
+    "show_prev_next": False,
+    "navbar_align": "left",
+    "header_links_before_dropdown": 6,
+    "secondary_sidebar_items": ["page-toc"],
+    "footer_start": ["copyright"],
+    "footer_end": [],
+}
+html_sidebars = {"index": []}
+
+HERE = Path(__file__).parent
+
+
+def _quick(gallery_conf, script_vars):
+    """Examples that take long run in their quick form here."""
+    return ["--quick", str(HERE / "_build" / "examples")]
+
+
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "gallery",
+    "reset_argv": _quick,
+    "remove_config_comments": True,
+    "show_memory": False,
+    "abort_on_example_error": True,
+    "within_subsection_order": "FileNameSortKey",
+    "download_all_examples": False,
+}
+warnings.filterwarnings("ignore", message=".*non-interactive.*")
