@@ -1,6 +1,5 @@
 """Sphinx: ``make docs``."""
 
-import warnings
 from pathlib import Path
 
 import momentmix
@@ -19,6 +18,7 @@ extensions = [
 ]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 exclude_patterns = ["_build"]
+suppress_warnings = ["config.cache"]  # of a function in sphinx_gallery_conf
 myst_heading_anchors = 3
 myst_links_external_new_tab = False
 autosummary_generate = True
@@ -61,4 +61,3 @@ sphinx_gallery_conf = {
     "within_subsection_order": "FileNameSortKey",
     "download_all_examples": False,
 }
-warnings.filterwarnings("ignore", message=".*non-interactive.*")

@@ -137,7 +137,7 @@ def main(folder: str = "demo", quick: bool = False) -> dict[str, np.ndarray]:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[1])
+    parser = argparse.ArgumentParser()
     parser.add_argument("folder", nargs="?", default="demo")
     parser.add_argument("--quick", action="store_true")
     arguments = parser.parse_args()

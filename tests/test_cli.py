@@ -346,6 +346,10 @@ def test_names_survive_the_way_from_table_to_model(folder):
     assert tensors.feature_names is None
     assert TRUTH.marginal([1]).feature_names == ("height",)
     assert TRUTH.condition([0], [1.0]).feature_names == ("height",)
+    assert TRUTH.named(["u", "v"]).feature_names == ("u", "v")
+    assert TRUTH.named(None).feature_names is None
+    with pytest.raises(ValueError, match="feature_names must differ, got u, u"):
+        TRUTH.named(["u", "u"])
     with pytest.raises(ValueError, match="1 feature_names for 2 features"):
         Mixture(TRUTH.weights, TRUTH.means, TRUTH.covariances, "diag", feature_names=["a"])
     for names in (["a"], ["a", "a"], [1, 2], "ab", None):

@@ -21,11 +21,8 @@ X, _ = TRUTH.sample(3000, 0)
 
 def whole_summary():
     best, choices = choose_components(X, covariance_type="diag", random_state=0, most=4)
-    fit = best.fit.mixture_
-    named = Mixture(fit.weights, fit.means, fit.covariances, "diag",
-                    feature_names=TRUTH.feature_names)  # fmt: skip
     return FitSummary(
-        named,
+        best.fit.mixture_.named(TRUTH.feature_names),
         "data.csv",
         X=X,
         seconds=1.25,

@@ -53,8 +53,7 @@ def main(folder: str = "demo") -> None:
     start = time.perf_counter()
     fit = MomentMixture(COMPONENTS, random_state=0, verbose=1).fit(X)
     seconds = time.perf_counter() - start
-    m = fit.mixture_
-    mixture = Mixture(m.weights, m.means, m.covariances, feature_names=names)
+    mixture = fit.mixture_.named(names)
     print(f"MomentMixture({COMPONENTS}) in {seconds:.2f} s:\n")
     table(mixture)
     start = time.perf_counter()

@@ -82,9 +82,7 @@ class Mixture(OfAtoms):
         covariance = type(covariance)(frozen_copy(covariance.array), n)
         weights = frozen_copy(check_weights(weights, m, "components"))
         self._atoms = Atoms(weights, frozen_copy(means), covariance)
-        self._names = None if feature_names is None else tuple(map(str, feature_names))
-        if self._names is not None and len(self._names) != n:
-            raise ValueError(f"{len(self._names)} feature_names for {n} features")
+        self._names = _checked_names(feature_names, n)
 
     @classmethod
     def from_atoms(cls, atoms: Atoms, names: tuple[str, ...] | None = None) -> Mixture:
@@ -96,6 +94,10 @@ class Mixture(OfAtoms):
     @property
     def feature_names(self) -> tuple[str, ...] | None:
         return self._names
+
+    def named(self, feature_names: Sequence[str] | None) -> Mixture:
+        """The same mixture with other names of the features, or none."""
+        return Mixture.from_atoms(self._atoms, _checked_names(feature_names, self.n_features))
 
     @property
     def weights(self) -> Array:
@@ -284,6 +286,17 @@ class Mixture(OfAtoms):
             f"<table><caption>Mixture: {escape(self._heading())}</caption>"
             f"<tr><th></th><th>weight</th><th>mean</th></tr>{body}</table>"
         )
+
+
+def _checked_names(names: Sequence[str] | None, n: int) -> tuple[str, ...] | None:
+    if names is None:
+        return None
+    names = tuple(map(str, names))
+    if len(names) != n:
+        raise ValueError(f"{len(names)} feature_names for {n} features")
+    if len(set(names)) < n:
+        raise ValueError(f"feature_names must differ, got {', '.join(names)}")
+    return names
 
 
 def _tidy(table: str) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from momentmix.cli.console import Debug, Json, note, plain_errors, show_json, show_table
+from momentmix.cli.console import Debug, Json, note, plain_errors, show_json, show_table, working
 from momentmix.cli.reading import Columns, distribution, is_table, split
 from momentmix.summary import Match, moment_match
 
@@ -35,7 +35,8 @@ def compare(
         if order is not None and order < 1:
             raise ValueError(f"--order must be at least 1, got {order}")
         P, Q = _loaded(a, b, split(columns))
-        matches = moment_match(P, Q, order)
+        with working("comparing moments"):
+            matches = moment_match(P, Q, order)
         if as_json:
             show_json({"a": str(a), "b": str(b), "orders": [match._asdict() for match in matches]})
             return

@@ -11,7 +11,7 @@ import sys
 import warnings
 import zipfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Annotated, Any, NoReturn
 
 import numpy as np
@@ -115,6 +115,11 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float) and not np.isfinite(value):
         return None
     return value
+
+
+def working(what: str) -> AbstractContextManager[Any]:
+    """Shows on a terminal that something goes on whose end cannot be told."""
+    return err.status(what) if err.is_terminal else nullcontext()
 
 
 def reading_bar() -> Progress:

@@ -22,12 +22,12 @@ from momentmix.cli.console import (
     say,
     show_json,
     show_table,
+    working,
 )
 from momentmix.cli.reading import Columns, Rows, read_rows, split
 from momentmix.cli.show import described, show_mixture
 from momentmix.covariance import COVARIANCE_TYPES
 from momentmix.estimator import MomentMixture
-from momentmix.mixture import Mixture
 from momentmix.selection import Choice, choose_components
 from momentmix.summary import FitSummary, Rival
 from momentmix.tensors import MomentTensors
@@ -90,13 +90,15 @@ def fit(
             rows = read_rows(files, split(columns))
             found, summary = of_rows(rows, number, settings)
             if compare_em:
-                summary.rivals.append(scikit_learn(rows.X, found))
+                with working("fitting scikit-learn's EM from ten starts"):
+                    summary.rivals.append(scikit_learn(rows.X, found))
         if output is not None:
             summary.mixture.save(output)
         if report is not None:
             from momentmix.report import write_report
 
-            write_report(report, summary, output)
+            with working("writing the report"):
+                write_report(report, summary, output)
         if as_json:
             show_json(facts(summary) | {"converged": found.converged_})
             return
@@ -119,8 +121,7 @@ def of_rows(
         else:
             found = MomentMixture(number, verbose=int(err.is_terminal), **settings).fit(rows.X)
     seconds = time.perf_counter() - begin
-    m = found.mixture_
-    named = Mixture(m.weights, m.means, m.covariances, m.covariance_type, feature_names=rows.names)
+    named = found.mixture_.named(rows.names)
     summary = FitSummary(
         named, rows.source, X=rows.X, seconds=seconds, choices=choices, notes=notes
     )

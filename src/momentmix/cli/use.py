@@ -9,7 +9,7 @@ import numpy as np
 import typer
 
 from momentmix.choices import parameter_count
-from momentmix.cli.console import Debug, Json, aside, plain_errors, show_json, show_table
+from momentmix.cli.console import Debug, Json, aside, plain_errors, show_json, show_table, working
 from momentmix.cli.reading import Columns, Files, ModelFile, rows_for, split
 from momentmix.cli.writing import check_ending, write_table
 from momentmix.em import softmax
@@ -43,7 +43,8 @@ def predict(
         check_ending(output)
         mixture = Mixture.load(model)
         rows = rows_for(mixture, files, split(columns))
-        R, _ = softmax(mixture.log_joint(rows.X))
+        with working("predicting"):
+            R, _ = softmax(mixture.log_joint(rows.X))
         labels = R.argmax(axis=1)
         names, found = ["component", "probability"], [labels, R.max(axis=1)]
         if proba:
@@ -76,7 +77,8 @@ def score(
         check_ending(output)
         mixture = Mixture.load(model)
         rows = rows_for(mixture, files, split(columns))
-        log_density = np.asarray(mixture.log_prob(rows.X))
+        with working("scoring"):
+            log_density = np.asarray(mixture.log_prob(rows.X))
         if output is not None:
             write_table(output, ["log_density"], [log_density])
         total, p = float(log_density.sum()), len(log_density)
