@@ -18,6 +18,7 @@ from momentmix.cli.console import (
     aside,
     err,
     note,
+    out,
     plain_errors,
     say,
     show_json,
@@ -162,7 +163,7 @@ def scikit_learn(X: np.ndarray, ours: MomentMixture) -> Rival:
 
 
 def show_summary(summary: FitSummary) -> None:
-    if summary.choices:
+    if summary.choices and out.is_terminal:  # a pipe gets one table
         show_table(
             "Number of components by BIC",
             ["components", "log-likelihood", "BIC"],
