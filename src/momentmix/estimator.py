@@ -335,6 +335,8 @@ class MomentMixture(MixtureEstimator):
             return search.of_likelihood(result)
         auto = self.n_init == "auto"
         part = search.sample_of_rows(whole, rng)
+        if auto and not model.explicit and part is not whole:
+            data = AtomData.of_rows(part.X, part.weights)  # each step of a start would read all
         matchings, others, count = [matching.MomentMatching(model, data)], [], 0
         if auto:
             count = search.affordable_starts(model, len(part.X))
