@@ -31,7 +31,7 @@ from tensors import mean_error, mixture
 TOL, NEAR = 1e-6, 2e-3
 #: Runs of each peer, with seeds from 0, unless its fits take more than so many seconds in all;
 #: seconds after which one run is given up.
-RUNS, SECONDS, LIMIT = 5, 60, 300
+RUNS, SECONDS, LIMIT = 5, 20, 300
 BEGIN, END = "<!-- peers -->", "<!-- end of peers -->"
 
 
