@@ -84,4 +84,4 @@ experiments: $(VENV)/bench $(VENV)/plot
 	$(BIN)/python experiments/run.py
 
 clean:
-	rm -rf $(VENV) .venv-peers demo docs/_build docs/gallery docs/reference .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-peers demo docs/_build docs/gallery docs/reference docs/sg_execution_times.rst .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -60,4 +60,5 @@ sphinx_gallery_conf = {
     "abort_on_example_error": True,
     "within_subsection_order": "FileNameSortKey",
     "download_all_examples": False,
+    "write_computation_times": False,
 }

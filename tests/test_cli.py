@@ -6,10 +6,12 @@ import io
 import json
 import os
 import pty
+import signal
 import struct
 import subprocess
 import sys
 import termios
+import time
 from pathlib import Path
 
 import numpy as np
@@ -225,8 +227,23 @@ def test_show(folder):
          "data.csv, row 0 (line 2), column note: 'word' is not a number (choose columns of "
          "numbers with --columns)"),
         (["fit", "data.csv", "-k", "many"], "-k is a whole number or 'auto', got 'many'"),
-        (["fit", "data.csv", "-k", "2", "-o", "model.txt"], "let it end in .json"),
-        (["fit", "data.csv", "-k", "2", "--report", "report.pdf"], "let it end in .html"),
+        (["fit", "data.csv", "-k", "2", "-o", "model.txt"], "unknown ending '.txt'; known are"),
+        (["fit", "data.csv", "-k", "2", "--report", "report.pdf"], "known are .html"),
+        (["fit", "data.csv", "-k", "2", "-o", "no/model.json"], "no/model.json: there is no folder"),
+        (["fit", "data.csv", "-k", "0"], "n_components must be a whole number of at least 1"),
+        (["fit", "data.csv", "-k", "2", "--selection", "x"], "selection must be one of"),
+        (["fit", "data.csv", "-k", "2", "--columns", "width,width"], "names width twice"),
+        (["fit", "inf.csv", "-k", "1"], "row 1 (about line 3), column b: inf (leave the row"),
+        (["fit", "semicolon.csv", "-k", "1"], "columns seem to be separated by ';'"),
+        (["fit", "long.csv", "-k", "1"], "long.csv: field larger than field limit"),
+        (["predict", "model.json", "gap2.csv"], "column height: no value (fill it or"),
+        (["predict", "model.json", "data.csv", "--columns", "width,note"],
+         "--columns chooses width, note, but the model has width, height"),
+        (["fit", "wide.npy", "-k", "1", "--columns", "0,7"],
+         "no column 7; it has none with a name, but positions 0 to 2"),
+        (["show", "weights.json"], "weights.json is not a momentmix model: weights"),
+        (["show", "truth.json"], "truth.json is not a momentmix model: a parameter holds true"),
+        (["sample", "model.json", "-n", str(10**20)], "momentmix: "),
         (["fit", "m.npz", "-k", "auto"], "-k auto needs rows"),
         (["fit", "m.npz", "-k", "2", "--compare-em"], "--compare-em needs the rows"),
         (["fit", "gap.csv", "-k", "1"], "gap.csv, row 1 (about line 3), column b: no value (fill"),
@@ -235,7 +252,7 @@ def test_show(folder):
         (["predict", "nothing.json", "data.csv"], "nothing.json"),
         (["predict", "model.json", "gap.csv"], "gap.csv: no column width, height; it has a, b"),
         (["predict", "model.json", "wide.npy"],
-         "wide.npy has 3 column(s), but the model has 2; choose them with --columns"),
+         "wide.npy has 3 column(s), but the model has 2; choose them with --columns (by position"),
         (["predict", "model.json", "data.csv", "-o", "labels.xls"], "labels.xls: unknown ending"),
         (["show", "newer.json"], "its version is 2, this release reads version 1"),
         (["show", "damaged.json"], "damaged.json is not a momentmix model"),
@@ -250,12 +267,18 @@ def test_show(folder):
 def test_one_line_for_every_mistake(arguments, message, folder):
     run("moments", "data.csv", "--columns", "width,height", "-o", "m.npz")
     (folder / "gap.csv").write_text("a,b\n1,2\n3,\n")
+    (folder / "gap2.csv").write_text("width,height\n1,2\n3,\n")
+    (folder / "inf.csv").write_text("a,b\n1,2\n3,inf\n")
+    (folder / "semicolon.csv").write_text("a;b\n1;2\n")
+    (folder / "long.csv").write_text("a,b\n1,2\n" + "x" * 200_000 + ",1\n")
     (folder / "empty.csv").write_text("a,b\n")
     np.save("wide.npy", np.zeros((4, 3)))
     good = json.loads((folder / "model.json").read_text())
     (folder / "newer.json").write_text(json.dumps(good | {"version": 2}))
     (folder / "damaged.json").write_text((folder / "model.json").read_text()[:-20])
     (folder / "other.json").write_text(json.dumps(good | {"feature_names": ["a", "b"]}))
+    (folder / "weights.json").write_text(json.dumps(good | {"weights": [0.9, 0.9]}))
+    (folder / "truth.json").write_text(json.dumps(good | {"weights": [True, 0.0]}))
     before = sorted(os.listdir())
     out, err = run(*arguments, code=1)
     assert message in err
@@ -263,6 +286,60 @@ def test_one_line_for_every_mistake(arguments, message, folder):
     assert err.startswith("momentmix: ")
     assert out == ""
     assert sorted(os.listdir()) == before
+
+
+def test_columns_of_a_model_in_its_own_order(folder):
+    """--columns chooses; it does not rename."""
+    want = json.loads(run("score", "model.json", "data.csv", "--json")[0])
+    turned = run("score", "model.json", "data.csv", "--columns", "height,width", "--json")[0]
+    assert json.loads(turned) == want
+
+
+def test_columns_without_names_by_position(folder):
+    X = data()
+    np.save("x.npy", np.column_stack([X[:, 1], np.zeros(len(X)), X[:, 0]]))
+    np.savetxt("x.csv", np.column_stack([X[:, 1], np.zeros(len(X)), X[:, 0]]), delimiter=",")
+    plain = TRUTH.named(None)
+    plain.save("plain.json")
+    for path in ("x.npy", "x.csv"):
+        out, _ = run("score", "plain.json", path, "--columns", "2,0", "--json")
+        want = TRUTH.log_prob(X).sum()
+        np.testing.assert_allclose(json.loads(out)["log_likelihood"], want, rtol=1e-12)
+
+
+def test_names_with_commas_and_labels_that_collide(folder):
+    odd = TRUTH.named(["a, b", "component"])
+    odd.save("odd.json")
+    run("sample", "odd.json", "-n", 50, "--labels", "-o", "s.parquet", "--seed", 0)
+    table = pa.parquet.read_table("s.parquet")
+    assert table.column_names == ["a, b", "component", "component_"]
+    np.testing.assert_array_equal(table["component"].to_numpy(), odd.sample(50, 0)[0][:, 1])
+    run("fit", "s.parquet", "-k", 1, "--columns", '"a, b",component', "-o", "again.json")
+    assert Mixture.load("again.json").feature_names == ("a, b", "component")
+
+
+def test_comparisons_without_noise(folder):
+    """One row has no sampling error to compare with."""
+    (folder / "one.csv").write_text("width,height\n1,2\n")
+    out, _ = run("compare", "model.json", "one.csv", "--order", 2)
+    assert out.splitlines()[1].endswith("—")
+    _, err = run("compare", "model.json", "model.json", "--order", 3000, code=1)
+    assert "distinct moments" in err
+
+
+def test_a_given_order_ends_the_search_for_a_number(folder):
+    """Order 3 in two features cannot tell two full components apart."""
+    out, _ = fit("-k", "auto", "--order", 3, "--json")
+    assert [choice["n_components"] for choice in json.loads(out)["choices"]] == [1]
+
+
+def test_a_mistake_of_the_program_is_one_line_too(folder, monkeypatch):
+    monkeypatch.setattr("momentmix.cli.show.remarks", lambda mixture: 1 / 0)
+    _, err = run("show", "model.json", code=70)
+    assert (
+        err
+        == "momentmix: internal error, ZeroDivisionError: division by zero; --debug shows where\n"
+    )
 
 
 def test_debug_shows_the_traceback(folder):
@@ -278,7 +355,7 @@ def test_usage_errors_have_a_status_of_their_own(folder):
 
 
 @pytest.mark.parametrize(
-    "command", ["fit", "predict", "score", "sample", "moments", "compare", "show"]
+    "command", ["fit", "predict", "score", "sample", "moments", "compare", "show", "demo"]
 )
 def test_help_has_an_example(command):
     out, _ = run(command, "--help")
@@ -309,6 +386,40 @@ def test_a_reader_that_has_had_enough(folder):
     assert err == b""
 
 
+def test_control_c_keeps_the_best_so_far(folder):
+    """The model that was asked for is written, and the exit status says that it was cut short."""
+    np.save("big.npy", np.random.default_rng(0).normal(size=(200_000, 10)))
+    master, slave = pty.openpty()
+    arguments = command("fit", "big.npy", "-k", "auto", "-o", "cut.json")
+    process = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=slave)
+    os.close(slave)
+    shown = b""
+    while b"1 component: BIC" not in shown:  # the fit of two begins
+        shown += os.read(master, 65536)
+    time.sleep(0.3)
+    process.send_signal(signal.SIGINT)
+    shown += read_all(master)
+    assert process.wait() == 130
+    assert b"Traceback" not in shown
+    assert b"the best parameters so far" in shown
+    assert b"momentmix: interrupted" in shown
+    assert Mixture.load("cut.json").n_features == 10
+
+
+def read_all(master):
+    """What a terminal shows until the last process leaves it."""
+    shown = b""
+    while True:
+        try:
+            part = os.read(master, 65536)
+        except OSError:  # the end of a terminal
+            part = b""
+        if not part:
+            os.close(master)
+            return shown
+        shown += part
+
+
 def test_on_a_terminal_there_are_tables_and_bars(folder):
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
@@ -316,18 +427,8 @@ def test_on_a_terminal_there_are_tables_and_bars(folder):
     environment = os.environ | {"TERM": "xterm"}
     process = subprocess.Popen(command(*arguments), stdout=slave, stderr=slave, env=environment)
     os.close(slave)
-    shown = b""
-    while True:
-        try:
-            part = os.read(master, 65536)
-        except OSError:  # the end of a terminal
-            break
-        if not part:
-            break
-        shown += part
+    text = read_all(master).decode()
     assert process.wait() == 0
-    os.close(master)
-    text = shown.decode()
     assert "━" in text  # the table's lines
     assert "starts" in text  # the bar of the fit
     assert "width" in text

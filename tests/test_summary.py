@@ -90,7 +90,6 @@ def test_orders_that_cost_too_much_are_left_out():
 
 def test_closeness_is_the_integral():
     a, b = (0.3, 1.7), (-0.5, 0.6)
-    mixture = Mixture([0.4, 0.6], [[a[0]], [b[0]]], [[a[1]], [b[1]]], "diag")
 
     def root(x):
         return np.exp(
@@ -98,7 +97,9 @@ def test_closeness_is_the_integral():
         )
 
     integral, _ = quad(root, -30, 30)
-    np.testing.assert_allclose(closeness(mixture), [[1, integral], [integral, 1]], rtol=1e-9)
+    for kind, covariances in (("diag", [[a[1]], [b[1]]]), ("full", [[[a[1]]], [[b[1]]]])):
+        mixture = Mixture([0.4, 0.6], [[a[0]], [b[0]]], covariances, kind)
+        np.testing.assert_allclose(closeness(mixture), [[1, integral], [integral, 1]], rtol=1e-9)
 
 
 def test_remarks_say_what_is_wrong_and_nothing_else():
@@ -112,6 +113,12 @@ def test_remarks_say_what_is_wrong_and_nothing_else():
     assert remarks(same) == ["Components 0 and 1 nearly coincide; one component fewer may do as well."]  # fmt: skip  # noqa: E501
     flat = Mixture([0.5, 0.5], [[0.0, 0], [5, 5]], [[1.0, 1], [1.0, 1e-7]], "diag")
     assert remarks(flat)[0].startswith("Component 1 has almost no extent")
+    full = Mixture([0.5, 0.5], flat.means, [np.eye(2), np.ones((2, 2)) + 1e-8 * np.eye(2)])
+    assert remarks(full)[0].startswith("Component 1 has almost no extent")
+    tied = Mixture([0.5, 0.5], flat.means, np.diag([1, 1e-7]), "tied")
+    assert [r[:21] for r in remarks(tied)] == ["The covariance that a"]
+    zero = Mixture([1.0], [[0.0, 0]], [0.0], "spherical")
+    assert len(remarks(zero)) == 1
     one = Mixture([1.0], [X.mean(axis=0)], [X.var(axis=0)], "diag")
     found = remarks(one, len(X), moment_match(one, Samples(X)))
     assert len(found) == 1

@@ -30,6 +30,8 @@ def written_whole(path: str | PathLike[str]) -> Iterator[BinaryIO]:
     A crash leaves the old file, or none, and never half of a new one.
     """
     path = Path(path)
+    if not path.absolute().parent.is_dir():
+        raise FileNotFoundError(f"{path}: there is no folder {path.parent}")
     partial = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
         with open(partial, "wb") as file:

@@ -59,7 +59,8 @@ class MomentMixture(MixtureEstimator):
         "orders" uses one weight an order. "optimal" uses the inverse covariance that the distinct
         moments of samples have: at first of normal ones (Hermite moments), then of samples of the
         mixture found, which is known from its own moments of twice the order. "auto" is "optimal"
-        where the moments are at most 2,000, and "orders" beyond a few thousand.
+        where the moments are at most 2,000, and "orders" beyond a few thousand. With polish the
+        first of the two weights is enough, for starts of EM.
     augmentation : {"implicit", "post-processing"}, default="implicit"
         The two forms of the paper's augmented system.
     solver : {"auto", "gauss-newton", "lbfgs"}, default="auto"
@@ -96,7 +97,7 @@ class MomentMixture(MixtureEstimator):
     ----------
     weights_, means_, covariances_, precisions_, precisions_cholesky_ : ndarray
     mixture_ : Mixture
-    converged_ : bool
+    converged_, interrupted_ : bool
     n_iter_ : int
         Iterations of the last run of the solver that gave the result.
     n_passes_ : int

@@ -35,6 +35,7 @@ SOLVED = (
     "precisions_cholesky_",
     "mixture_",
     "converged_",
+    "interrupted_",
     "n_iter_",
     "n_passes_",
     "objective_",
@@ -221,6 +222,7 @@ class MixtureEstimator(DensityMixin, BaseEstimator):
         self.weights_, self.means_, self.covariances_ = weights, means, covariances
         self.precisions_, self.precisions_cholesky_ = precisions
         self.converged_ = bool(result.converged)
+        self.interrupted_ = bool(result.interrupted)
         self.n_iter_, self.n_passes_ = int(result.n_iter), int(result.n_passes)
         self.objective_ = float(result.objective)
         self.lower_bound_ = float(result.log_likelihood)

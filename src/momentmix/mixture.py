@@ -225,7 +225,11 @@ class Mixture(OfAtoms):
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Mixture:
         """Read a file of :meth:`save`, as NumPy arrays. Nothing in the file is executed."""
-        return cls(**read_model(path))
+        arguments = read_model(path)
+        try:
+            return cls(**arguments)
+        except ValueError as error:
+            raise ValueError(f"{path} is not a momentmix model: {error}") from error
 
     def _checked_rows(self, X: Any) -> Array:
         X = as_float_array(like(X, self.means), "X", (2,))

@@ -83,10 +83,19 @@ def _are_names(value: Any) -> bool:
 
 
 def _numbers(value: Any, dtype: str) -> np.ndarray:
+    if _holds_truth(value):
+        raise ValueError("a parameter holds true or false in place of a number")
     array = np.asarray(value)
     if array.dtype.kind not in "if":
         raise ValueError(f"a parameter holds something else than numbers: {str(value)[:60]}")
     return array.astype(dtype)
+
+
+def _holds_truth(value: Any) -> bool:
+    """NumPy would take true for 1."""
+    if isinstance(value, list):
+        return any(map(_holds_truth, value))
+    return isinstance(value, bool)
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from momentmix._array import to_numpy
 from momentmix.mixture import Mixture
-from momentmix.summary import matrices, moment_match, names_of
+from momentmix.summary import Match, matrices, moment_match, names_of, variances
 
 #: Colours that most eyes tell apart (Okabe and Ito), one a component, again from the first.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8A6D3B", "#5B5B5B")
@@ -62,9 +62,9 @@ def plot_ellipses(
     ax: Any = None,
 ) -> Any:
     """For each component the ellipses that hold the shares ``mass`` of its probability."""
+    mixture, ax = _mixture(model), _axes(ax)
     from matplotlib.patches import Ellipse
 
-    mixture, ax = _mixture(model), _axes(ax)
     flat = mixture.marginal(list(features))
     _dots(ax, mixture, X, features)
     for j, (mean, matrix) in enumerate(zip(to_numpy(flat.means), matrices(flat), strict=True)):
@@ -100,20 +100,26 @@ def plot_marginal(model: Any, X: Any = None, *, feature: int = 0, ax: Any = None
 
 
 def plot_pairs(
-    model: Any, X: Any = None, *, features: Sequence[int] | None = None, most: int = 4
+    model: Any,
+    X: Any = None,
+    *,
+    features: Sequence[int] | None = None,
+    most: int = 4,
+    figure: Any = None,
 ) -> np.ndarray:
     """Every feature alone on the diagonal, every pair with ellipses below it; an array of Axes.
 
     By default the ``most`` features in which the components lie furthest apart.
     """
-    import matplotlib.pyplot as plt
-
     mixture = _mixture(model)
     chosen = list(telling_features(mixture, most) if features is None else features)
     n = len(chosen)
-    figure, axes = plt.subplots(
-        n, n, figsize=(2.2 * n + 0.6, 2.2 * n + 0.4), squeeze=False, layout="constrained"
-    )
+    size = 2.2 * n + 0.6, 2.2 * n + 0.4
+    if figure is None:
+        figure = _pyplot().figure(figsize=size, layout="constrained")
+    else:
+        figure.set_size_inches(size)
+    axes = figure.subplots(n, n, squeeze=False)
     for i, j in np.ndindex(n, n):
         ax = axes[i, j]
         if i == j:
@@ -126,7 +132,6 @@ def plot_pairs(
         ax.set(xlabel=ax.get_xlabel() if i == n - 1 else "")
         ax.set(ylabel=ax.get_ylabel() if j == 0 and i > 0 else "")
         ax.tick_params(labelsize="small")
-    del figure
     return axes
 
 
@@ -134,7 +139,7 @@ def telling_features(mixture: Mixture, most: int) -> list[int]:
     """Features whose component means vary most, compared with the components' own spread."""
     weights, means = to_numpy(mixture.weights), to_numpy(mixture.means)
     between = weights @ (means - weights @ means) ** 2
-    within = weights @ np.diagonal(matrices(mixture), axis1=1, axis2=2)
+    within = weights @ variances(mixture)
     order = np.argsort(-between / np.maximum(within, 1e-300), kind="stable")
     return sorted(int(i) for i in order[:most])
 
@@ -165,8 +170,11 @@ def plot_moment_residuals(
 
     ``data`` is Samples, MomentTensors or a Mixture.
     """
-    ax = _axes(ax)
-    matches = moment_match(_mixture(model), data, order)
+    return draw_matches(moment_match(_mixture(model), data, order), _axes(ax))
+
+
+def draw_matches(matches: Sequence[Match], ax: Any) -> Any:
+    """Of moments that have been compared already."""
     orders = [match.order for match in matches]
     ax.bar(orders, [match.distance for match in matches], 0.55, color=COLOURS[0], label="distance")
     noise = np.array([match.noise for match in matches])
@@ -184,7 +192,6 @@ def plot_recovery(model: Any, truth: Any, *, axes: Any = None) -> np.ndarray:
     Three Axes; a perfect fit lies on the diagonals. Components are matched by their means, at
     least total cost.
     """
-    import matplotlib.pyplot as plt
     from scipy.optimize import linear_sum_assignment
 
     mixture, truth = _mixture(model), _mixture(truth)
@@ -193,7 +200,7 @@ def plot_recovery(model: Any, truth: Any, *, axes: Any = None) -> np.ndarray:
             f"the fit has {mixture.n_features} feature(s), but the truth has {truth.n_features}"
         )
     if axes is None:
-        axes = plt.subplots(1, 3, figsize=(10.5, 3.6), layout="constrained")[1]
+        axes = _pyplot().subplots(1, 3, figsize=(10.5, 3.6), layout="constrained")[1]
     ours, theirs = to_numpy(mixture.means), to_numpy(truth.means)
     rows, columns = linear_sum_assignment(np.linalg.norm(theirs[:, None] - ours[None], axis=2))
     upper = np.triu_indices(truth.n_features)
@@ -290,11 +297,15 @@ def _mixture(model: Any) -> Mixture:
 def _axes(ax: Any) -> Any:
     if ax is not None:
         return ax
+    return _pyplot().subplots(layout="constrained")[1]
+
+
+def _pyplot() -> Any:
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:
         raise ImportError("pictures need matplotlib: pip install 'momentmix[plot]'") from error
-    return plt.subplots(layout="constrained")[1]
+    return plt
 
 
 def _ink() -> str:
@@ -330,7 +341,7 @@ def _dots(ax: Any, mixture: Mixture, X: Any, features: Sequence[int]) -> None:
 def _range(mixture: Mixture, X: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
     """What a picture shows: the samples, or three deviations about each mean, with a margin."""
     means = to_numpy(mixture.means)
-    spread = 3 * np.sqrt(np.diagonal(matrices(mixture), axis1=1, axis2=2))
+    spread = 3 * np.sqrt(variances(mixture))
     low, high = (means - spread).min(axis=0), (means + spread).max(axis=0)
     if X is not None:
         low, high = X.min(axis=0), X.max(axis=0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from momentmix.choices import is_enough
 from momentmix.estimator import MomentMixture
 
 
@@ -24,9 +25,10 @@ def choose_components(
 ) -> tuple[Choice, list[Choice]]:
     """The number of components with the lowest BIC, and all that were looked at, from 1 on.
 
-    Ends at ``most``, or where ``patience`` numbers in a row did not lower the BIC. ``settings`` are
-    those of MomentMixture; optima are compared by ``selection="corrected"``, without which the
-    likelihood of components on a handful of rows would always ask for one more.
+    Ends at ``most``, where moments of a given order tell no more components apart, or where
+    ``patience`` numbers in a row did not lower the BIC. ``settings`` are those of MomentMixture;
+    optima are compared by ``selection="corrected"``, without which the likelihood of components on
+    a handful of rows would always ask for one more.
 
     Examples
     --------
@@ -43,10 +45,18 @@ def choose_components(
     settings = {"selection": "corrected", **settings}
     found: list[Choice] = []
     for m in range(1, min(most, len(X)) + 1):
+        if found and not _can_tell(m, X.shape[1], settings):
+            break
         fit = MomentMixture(m, **settings).fit(X)
         found.append(Choice(m, fit.score(X) * len(X), fit.bic(X), fit))
         heard(found[-1])
         best = min(found, key=lambda choice: choice.bic)
-        if m - best.n_components >= patience:
+        if m - best.n_components >= patience or fit.interrupted_:
             break
     return best, found
+
+
+def _can_tell(m: int, n: int, settings: dict[str, Any]) -> bool:
+    """Whether moments up to an order that was asked for can determine m components."""
+    order = settings.get("order", "auto")
+    return order == "auto" or is_enough(settings.get("covariance_type", "full"), m, n, order)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,7 +13,7 @@ import numpy as np
 
 from momentmix._array import to_numpy
 from momentmix.choices import parameter_count
-from momentmix.covariance import optimism, smallest_variance
+from momentmix.covariance import optimism
 from momentmix.data import AtomData, TensorData, as_tensors, data_of
 from momentmix.mixture import Mixture
 from momentmix.packed import multiplicities, order_slice, total_size
@@ -20,6 +22,8 @@ from momentmix.tensors import MomentTensors
 
 #: Numbers that a comparison of moments may take, and products of numbers while it reads the rows.
 MOST_MOMENTS, MOST_WORK = 200_000, 10**10
+#: Moments that are compared when an order is asked for.
+MOST_ASKED_FOR = 2_000_000
 
 
 class Component(NamedTuple):
@@ -36,6 +40,15 @@ class Match(NamedTuple):
     distance: float  # ‖M - M̂‖
     relative: float  # of ‖M̂‖
     noise: float  # ‖M̂ - E M̂‖ that sampling alone leads one to expect; NaN if not known
+
+    @property
+    def ratio(self) -> float:
+        """Distance over noise; NaN where there is no noise to compare with."""
+        return self.distance / self.noise if self.noise > 0 else np.nan
+
+
+def counted(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count != 1)}"
 
 
 def number(value: float, digits: int = 4) -> str:
@@ -59,10 +72,19 @@ def matrices(mixture: Mixture) -> np.ndarray:
     return np.broadcast_to(to_numpy(mixture.atoms.covariance.matrices()), (m, n, n))
 
 
+def variances(mixture: Mixture) -> np.ndarray:
+    """The variance of each feature in each component; (m, n)."""
+    covariance = mixture.atoms.covariance
+    if covariance.diagonal:
+        shape = mixture.n_components, mixture.n_features
+        return np.broadcast_to(to_numpy(covariance.variances()), shape)
+    return np.diagonal(matrices(mixture), axis1=1, axis2=2)
+
+
 def components(mixture: Mixture) -> list[Component]:
     """By falling weight."""
     weights, means = to_numpy(mixture.weights), to_numpy(mixture.means)
-    deviations = np.sqrt(np.diagonal(matrices(mixture), axis1=1, axis2=2))
+    deviations = np.sqrt(variances(mixture))
     order = np.argsort(-weights, kind="stable")
     return [Component(int(j), float(weights[j]), means[j], deviations[j]) for j in order]
 
@@ -89,6 +111,11 @@ def moment_match(P: Any, Q: Any, order: int | None = None) -> list[Match]:
         raise ValueError(f"P has {other.n} feature(s), but Q has {data.n}")
     if order is None:
         order = min(comparable_order(Q, data.n), comparable_order(P, data.n))
+    elif total_size(data.n, order) > MOST_ASKED_FOR:
+        raise ValueError(
+            f"order {order} of {data.n} feature(s) has {total_size(data.n, order):,} distinct "
+            f"moments; up to {MOST_ASKED_FOR:,} are compared"
+        )
     for name, D in (("P", P), ("Q", Q)):
         if isinstance(D, MomentTensors) and D.order < order:
             raise ValueError(f"{name} holds moments up to order {D.order}, not {order}")
@@ -129,15 +156,20 @@ def closeness(mixture: Mixture) -> np.ndarray:
     ∫ √(f_i f_j) = exp(-dᵀS⁻¹d / 8) (det Σ_i det Σ_j)^¼ / (det S)^½ with S = (Σ_i + Σ_j) / 2 and d
     the difference of the means: 1 for the same, 0 for separate ones.
     """
-    means, S = to_numpy(mixture.means), matrices(mixture)
+    means, diagonal = to_numpy(mixture.means), mixture.atoms.covariance.diagonal
+    S = variances(mixture) if diagonal else matrices(mixture)
     m = len(means)
-    log_det = np.linalg.slogdet(S)[1]
+
+    def log_det(S: np.ndarray) -> np.ndarray:
+        return np.sum(np.log(S), axis=-1) if diagonal else np.linalg.slogdet(S)[1]
+
     result = np.eye(m)
     for i in range(m - 1):
         middle = (S[i] + S[i + 1 :]) / 2
         d = means[i + 1 :] - means[i]
-        square = np.sum(d * np.linalg.solve(middle, d[:, :, None])[:, :, 0], axis=1)
-        logs = (log_det[i] + log_det[i + 1 :]) / 4 - np.linalg.slogdet(middle)[1] / 2 - square / 8
+        solved = d / middle if diagonal else np.linalg.solve(middle, d[:, :, None])[:, :, 0]
+        square = np.sum(d * solved, axis=1)
+        logs = (log_det(S[i]) + log_det(S[i + 1 :])) / 4 - log_det(middle) / 2 - square / 8
         result[i, i + 1 :] = result[i + 1 :, i] = np.exp(logs)
     return result
 
@@ -145,7 +177,7 @@ def closeness(mixture: Mixture) -> np.ndarray:
 def remarks(mixture: Mixture, rows: int | None = None, matches: Sequence[Match] = ()) -> list[str]:
     """What a careful reader should know before trusting the mixture, one sentence or two each."""
     found = _thin(mixture, rows) + _flat(mixture) + _alike(mixture)
-    poor = [match for match in matches if match.distance > 3 * match.noise]
+    poor = [match for match in matches if match.ratio > 3]
     if poor:
         which = ", ".join(str(match.order) for match in poor)
         found.append(
@@ -165,29 +197,42 @@ def _thin(mixture: Mixture, rows: int | None) -> list[str]:
     thin = np.flatnonzero(optimism(kind, counts, n) > enough)
     return [
         f"Component {j} rests on about {counts[j]:.0f} rows, few for a {kind} covariance of {n} "
-        'column(s); its shape may be chance. selection="corrected", fewer components or a '
-        "simpler covariance type avoid this."
+        "column(s); its shape may be chance. Fewer components, a simpler covariance type or "
+        "the corrected selection of optima avoid this."
         for j in thin
     ]
 
 
 def _flat(mixture: Mixture) -> list[str]:
-    overall = data_of(mixture).frame("diag")
-    scaled = overall.apply_covariance(data_of(mixture).atoms.covariance)  # type: ignore[union-attr]
-    array = np.asarray(scaled.array)
-    flat = [
-        j
-        for j in range(mixture.n_components if not scaled.shared else 1)
-        if smallest_variance(scaled.kind, array[j : j + 1] if not scaled.shared else array) < 1e-5
-    ]
+    weights, means, own = to_numpy(mixture.weights), to_numpy(mixture.means), variances(mixture)
+    overall = np.sqrt(weights @ (own + (means - weights @ means) ** 2))
+    overall = np.where(overall > 0, overall, 1.0)
+    if mixture.atoms.covariance.diagonal:
+        smallest = np.min(own / overall**2, axis=1)
+    elif _is_costly(mixture):
+        return []
+    else:
+        smallest = np.linalg.eigvalsh(matrices(mixture) / np.outer(overall, overall))[:, 0]
+    flat = np.flatnonzero(smallest < 1e-5)
+    whose = [f"Component {j} has" for j in flat]
+    if len(flat) and mixture.atoms.covariance.shared:
+        whose = ["The covariance that all components share has"]
     return [
-        f"Component {j} has almost no extent in some direction: rows repeat there, or columns "
-        "depend on each other. Its likelihood is then mostly reg_covar."
-        for j in flat
+        f"{who} almost no extent in some direction: rows repeat there, or columns depend on each "
+        "other. The likelihood is then mostly reg_covar."
+        for who in whose
     ]
+
+
+def _is_costly(mixture: Mixture) -> bool:
+    """Whether a remark would take longer than a fit."""
+    m, n = mixture.n_components, mixture.n_features
+    return m * m * n**3 > MOST_WORK and not mixture.atoms.covariance.diagonal
 
 
 def _alike(mixture: Mixture) -> list[str]:
+    if np.min(variances(mixture)) <= 0 or _is_costly(mixture):
+        return []
     try:
         close = closeness(mixture)
     except np.linalg.LinAlgError:
@@ -244,6 +289,23 @@ class FitSummary:
         """Of a fitted estimator and its rows, as an array or a table with named columns."""
         return cls(estimator.mixture_, source, X=np.asarray(X, dtype=float))
 
+    def add_scikit_learn(self, random_state: Any = None) -> None:
+        """What EM finds from ten starts, with its own default settings, as a rival."""
+        from sklearn.mixture import GaussianMixture
+
+        begin = time.perf_counter()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            em = GaussianMixture(
+                self.mixture.n_components,
+                covariance_type=self.mixture.covariance_type,
+                n_init=10,
+                random_state=random_state,
+            ).fit(self.X)
+        seconds = time.perf_counter() - begin
+        total = float(np.sum(em.score_samples(self.X)))
+        self.rivals.append(Rival("scikit-learn's EM, n_init=10", total, seconds))
+
     @property
     def rows(self) -> int | None:
         if self.X is not None:
@@ -258,6 +320,10 @@ class FitSummary:
     def log_likelihood(self) -> float | None:
         """Of all rows together."""
         return None if self.X is None else float(np.sum(self.mixture.log_prob(self.X)))
+
+    def aic(self, log_likelihood: float) -> float:
+        """Of a model of this size with some likelihood."""
+        return -2 * log_likelihood + 2 * self.n_parameters
 
     def bic(self, log_likelihood: float) -> float:
         """Of a model of this size with some likelihood."""

@@ -61,9 +61,12 @@ class Table:
         self.size = self.path.stat().st_size
         self.names = self._names()
         if columns is not None:
-            absent = [name for name in columns if name not in (self.names or [])]
+            known = self.names or [str(i) for i in range(self._width())]
+            absent = [name for name in columns if name not in known]
             if absent:
-                have = ", ".join(self.names or []) or "none: the file does not name its columns"
+                have = ", ".join(known)
+                if self.names is None:
+                    have = f"none with a name, but positions 0 to {len(known) - 1}"
                 raise TableError(f"{self.label}: no column {', '.join(absent)}; it has {have}")
         self.columns = self.names if columns is None else list(columns)
         self.width = len(self.columns) if self.columns is not None else self._width()
@@ -83,9 +86,9 @@ class Table:
         """Pieces of rows from a place on; errors name the file, and rows from 0."""
         try:
             yield from self._pieces(start)
-        except TableError:
+        except (TableError, MemoryError):
             raise
-        except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
+        except Exception as error:  # whatever a reader of files can raise
             raise TableError(f"{self.label}: {error}") from error
 
     @property
@@ -106,7 +109,7 @@ class Table:
         if bad.any():
             row, column = np.argwhere(bad)[0]
             value = piece.rows[row, column]
-            hint = f" ({hint})" if np.isnan(value) else ""
+            hint = f" ({hint})" if np.isnan(value) else " (leave the row out, or mend it)"
             raise TableError(
                 f"{self.label}, {self.row_name(piece, row)}, column {self.column_name(column)}: "
                 f"{'no value' if np.isnan(value) else value}{hint}"
@@ -137,7 +140,10 @@ class NpyTable(Table):
         count = len(self._array())
         for first in range(start.rows, count, self._step):
             last = min(first + self._step, count)
-            rows = np.array(self._array()[first:last], dtype=np.float64)  # mapped anew each time
+            part = self._array()[first:last]  # mapped anew each time
+            if self.columns is not None:
+                part = part[:, [int(position) for position in self.columns]]
+            rows = np.array(part, dtype=np.float64)
             yield Piece(rows, Place(first), Place(last), last / count)
 
 
@@ -154,6 +160,12 @@ class CsvTable(Table):
             cells = next(csv.reader([line.decode("utf-8-sig")]))
         except (UnicodeDecodeError, csv.Error) as error:
             raise TableError(f"{self.label}: the first line is not text: {error}") from error
+        other = next((mark for mark in ";\t" if mark in cells[0]), None)
+        if len(cells) == 1 and other is not None:
+            raise TableError(
+                f"{self.label}, line 1: columns seem to be separated by {other!r}; write the file "
+                "with commas"
+            )
         self._cells = len(cells)
         self._body = BEGINNING
         names = [cell.strip() for cell in cells]
@@ -253,7 +265,7 @@ class ArrowTable(Table):
         try:
             with self._open() as source:
                 schema = source.schema_arrow if hasattr(source, "schema_arrow") else source.schema
-        except (pa.ArrowInvalid, OSError) as error:
+        except (pa.ArrowException, OSError) as error:
             raise TableError(f"{self.label} cannot be read: {error}") from error
         self._types = {field.name: field.type for field in schema}
         return [field.name for field in schema]
@@ -310,7 +322,7 @@ class ArrowTable(Table):
                 if done + len(batch) > start:
                     yield batch, done, (i + 1) / known if known else 0.0
                 done += len(batch)
-        except (pa.ArrowInvalid, OSError) as error:
+        except (pa.ArrowException, OSError) as error:
             raise TableError(f"{self.label} is damaged after row {done}: {error}") from error
 
 

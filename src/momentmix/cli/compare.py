@@ -43,7 +43,7 @@ def compare(
         known = any(np.isfinite(match.noise) for match in matches)
         heads = ["order", "distance", "of B's moment"] + ["sampling", "ratio"] * known
         show_table(f"{a} against {b}", heads, [_row(match, known) for match in matches])
-        if known and max(match.distance / match.noise for match in matches) > 3:
+        if any(match.ratio > 3 for match in matches):
             note("a ratio far above 1 is more than sampling explains.")
 
 
@@ -63,6 +63,5 @@ def _row(match: Match, known: bool) -> list[str]:
     cells = [str(match.order), f"{match.distance:.4g}"]
     cells.append(f"{100 * match.relative:.3g} %" if np.isfinite(match.relative) else "—")
     if known:
-        ratio = match.distance / match.noise if match.noise > 0 else np.inf
-        cells += [f"{match.noise:.4g}", f"{ratio:.3g}"]
+        cells += [f"{match.noise:.4g}", f"{match.ratio:.3g}" if match.noise > 0 else "—"]
     return cells

@@ -1,6 +1,6 @@
 """What the commands say, and how they fail: tables, one-line errors, bars for what takes long.
 
-On a terminal tables are drawn and bars shown; into a pipe go tab-separated lines and nothing else.
+On a terminal tables are drawn and bars shown; into a pipe a table goes as tab-separated lines.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Debug = Annotated[bool, typer.Option("--debug", help="show the traceback of an e
 Json = Annotated[bool, typer.Option("--json", help="print JSON for machines")]
 
 #: What a user or a file can have wrong; anything else is a mistake of the program.
-KNOWN = (ValueError, TypeError, OSError, MemoryError, ImportError, zipfile.BadZipFile)
+KNOWN = (ValueError, OSError, MemoryError, ImportError, OverflowError, zipfile.BadZipFile)
 
 
 @contextmanager
@@ -52,6 +52,11 @@ def plain_errors(debug: bool) -> Iterator[None]:
             if debug:
                 raise
             fail(" ".join(str(error).split()) or type(error).__name__, 1)
+        except Exception as error:
+            if debug:
+                raise
+            what = " ".join(f"{type(error).__name__}: {error}".split())
+            fail(f"internal error, {what}; --debug shows where", 70)
 
 
 def _warned(message: Any, *place: Any) -> None:
@@ -82,7 +87,7 @@ def note(message: str) -> None:
 def show_table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     if not out.is_terminal:
         for cells in (heads, *rows):
-            sys.stdout.write("\t".join(cells) + "\n")
+            sys.stdout.write("\t".join(" ".join(cell.split()) for cell in cells) + "\n")
         return
     table = Table(title=title, title_justify="left")
     for head in heads:

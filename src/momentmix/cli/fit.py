@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 
 from momentmix.cli.console import (
@@ -27,10 +26,12 @@ from momentmix.cli.console import (
 )
 from momentmix.cli.reading import Columns, Rows, read_rows, split
 from momentmix.cli.show import described, show_mixture
+from momentmix.cli.writing import check_output
 from momentmix.covariance import COVARIANCE_TYPES
 from momentmix.estimator import MomentMixture
 from momentmix.selection import Choice, choose_components
-from momentmix.summary import FitSummary, Rival
+from momentmix.settings import check_settings
+from momentmix.summary import FitSummary, counted
 from momentmix.tensors import MomentTensors
 
 
@@ -70,10 +71,11 @@ def fit(
     `momentmix fit moments.npz -k 5 --covariance diag -o model.json`
     """
     with plain_errors(debug):
-        for path, ending in ((output, ".json"), (report, ".html")):
-            if path is not None and path.suffix.lower() != ending:
-                raise ValueError(f"{path}: this file is {ending[1:]}, so let it end in {ending}")
-        settings = {
+        check_output(output, (".json",))
+        check_output(report, (".html",))
+        if report is not None:
+            import momentmix.report  # noqa: F401  (what it lacks is better known before the fit)
+        settings: dict[str, Any] = {
             "covariance_type": covariance,
             "order": "auto" if order is None else order,
             "random_state": seed,
@@ -81,6 +83,7 @@ def fit(
         if selection is not None:
             settings["selection"] = selection
         number = _number(components)
+        check_settings(MomentMixture(1 if number is None else number, **settings))
         if files[0].suffix.lower() == ".npz":
             if len(files) > 1 or columns is not None:
                 raise ValueError("give one file of moments alone; its columns are chosen already")
@@ -88,11 +91,12 @@ def fit(
                 raise ValueError("--compare-em needs the rows; moments are not enough for EM")
             found, summary = of_moments(files[0], number, settings)
         else:
-            rows = read_rows(files, split(columns))
+            gap = "fill it, or use momentmix moments --missing pairwise and fit those"
+            rows = read_rows(files, split(columns), gap=gap)
             found, summary = of_rows(rows, number, settings)
             if compare_em:
                 with working("fitting scikit-learn's EM from ten starts"):
-                    summary.rivals.append(scikit_learn(rows.X, found))
+                    summary.add_scikit_learn(seed)
         if output is not None:
             summary.mixture.save(output)
         if report is not None:
@@ -100,13 +104,17 @@ def fit(
 
             with working("writing the report"):
                 write_report(report, summary, output)
+        with working("comparing moments"):
+            summary.remarks  # noqa: B018  (computed once, here)
         if as_json:
             show_json(facts(summary) | {"converged": found.converged_})
-            return
-        show_summary(summary)
-        for what, path in (("model", output), ("report", report)):
-            if path is not None:
-                aside(f"{what}: {path}")
+        else:
+            show_summary(summary)
+            for what, path in (("model", output), ("report", report)):
+                if path is not None:
+                    aside(f"{what}: {path}")
+        if found.interrupted_:
+            raise KeyboardInterrupt
 
 
 def of_rows(
@@ -145,23 +153,6 @@ def of_moments(
     )
 
 
-def scikit_learn(X: np.ndarray, ours: MomentMixture) -> Rival:
-    """What EM finds from ten starts, with its own default settings."""
-    from sklearn.mixture import GaussianMixture
-
-    begin = time.perf_counter()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        em = GaussianMixture(
-            len(ours.weights_),
-            covariance_type=ours.covariance_type,
-            n_init=10,
-            random_state=ours.random_state,
-        ).fit(X)
-    seconds = time.perf_counter() - begin
-    return Rival("scikit-learn's EM, n_init=10", float(em.score(X) * len(X)), seconds)
-
-
 def show_summary(summary: FitSummary) -> None:
     if summary.choices and out.is_terminal:  # a pipe gets one table
         show_table(
@@ -192,7 +183,7 @@ def facts(summary: FitSummary) -> dict[str, Any]:
         "rows": summary.rows,
         "seconds": summary.seconds,
         "log_likelihood": value,
-        "aic": None if value is None else -2 * value + 2 * summary.n_parameters,
+        "aic": None if value is None else summary.aic(value),
         "bic": None if value is None else summary.bic(value),
         "mixture": described(summary.mixture),
         "moments": [match._asdict() for match in summary.matches],
@@ -221,7 +212,7 @@ def _noted() -> Iterator[list[str]]:
 
 def _heard(choice: Choice) -> None:
     if err.is_terminal:
-        say(f"{choice.n_components} components: BIC {choice.bic:,.1f}", err)
+        say(f"{counted(choice.n_components, 'component')}: BIC {choice.bic:,.1f}", err)
 
 
 def _number(components: str) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import shutil
 import sys
 import tempfile
@@ -27,8 +28,6 @@ Files = Annotated[
 Columns = Annotated[str | None, typer.Option(help="names of the columns to use: a,b,c")]
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="a model file (.json)")]
 
-_GAP = "fill it, or use momentmix moments --missing pairwise and fit those"
-
 
 class Rows(NamedTuple):
     X: np.ndarray
@@ -37,7 +36,14 @@ class Rows(NamedTuple):
 
 
 def split(columns: str | None) -> list[str] | None:
-    return None if columns is None else [name.strip() for name in columns.split(",")]
+    """Names with commas between them; a name with a comma in it stands in quotes."""
+    if columns is None:
+        return None
+    names = [name.strip() for name in next(csv.reader([columns], skipinitialspace=True))]
+    twice = [name for i, name in enumerate(names) if name in names[:i]]
+    if twice:
+        raise ValueError(f"--columns names {twice[0]} twice")
+    return names
 
 
 @contextmanager
@@ -83,14 +89,15 @@ def read_rows(
     files: Sequence[Path],
     columns: Sequence[str] | None = None,
     preferred: Sequence[str] | None = None,
+    gap: str = "fill it or leave the row out",
 ) -> Rows:
-    """All rows of some tables, in memory."""
+    """All rows of some tables, in memory; ``gap`` is what to do about a missing number."""
     with opened(files, columns, preferred) as tables, reading_bar() as bar:
         task = bar.add_task("reading", total=sum(table.size for table in tables), rows=0)
         done, rows, pieces = 0, 0, []
         for table in tables:
             for piece in table.pieces():
-                table.refuse_gaps(piece, missing=False, hint=_GAP)
+                table.refuse_gaps(piece, missing=False, hint=gap)
                 pieces.append(piece.rows)
                 rows += len(piece.rows)
                 bar.update(task, completed=int(done + piece.share * table.size), rows=rows)
@@ -103,11 +110,19 @@ def read_rows(
 
 def rows_for(mixture: Mixture, files: Sequence[Path], columns: Sequence[str] | None) -> Rows:
     """The columns of the tables that a model speaks of: by its names, where both have names."""
-    rows = read_rows(files, columns, mixture.feature_names)
+    known = mixture.feature_names
+    if columns is not None and known is not None:
+        if set(columns) != set(known):
+            raise ValueError(
+                f"--columns chooses {', '.join(columns)}, but the model has {', '.join(known)}"
+            )
+        columns = known  # in the order of the model
+    rows = read_rows(files, columns, known)
     if rows.X.shape[1] != mixture.n_features:
         raise ValueError(
             f"{rows.source} has {rows.X.shape[1]} column(s), but the model has "
-            f"{mixture.n_features}; choose them with --columns"
+            f"{mixture.n_features}; choose them with --columns (by position, from 0, where a file "
+            "has no names)"
         )
     return rows
 

@@ -12,7 +12,7 @@ from momentmix._array import to_numpy
 from momentmix.cli.console import Debug, Json, note, out, plain_errors, show_json, show_table
 from momentmix.cli.reading import ModelFile
 from momentmix.mixture import Mixture
-from momentmix.summary import components, names_of, number, remarks
+from momentmix.summary import components, counted, names_of, number, remarks
 
 _MOST_COLUMNS = 8
 
@@ -36,7 +36,10 @@ def demo(
     folder: Annotated[Path, typer.Argument(help="where the pictures go")] = Path("demo"),
     debug: Debug = False,
 ) -> None:
-    """Fit the earthquakes that come with momentmix, compare with EM, draw the fit."""
+    """Fit the earthquakes that come with momentmix, compare with EM, draw the fit.
+
+    Example: `momentmix demo pictures`
+    """
     with plain_errors(debug):
         from momentmix import demo as tour
 
@@ -63,11 +66,12 @@ def show_mixture(mixture: Mixture) -> None:
         rows.append(cells)
     more = f" (the first {shown} of {len(names)} columns)" if shown < len(names) else ""
     kind = mixture.covariance_type
-    show_table(f"{len(rows)} {kind} components: mean ± standard deviation{more}", heads, rows)
+    title = counted(len(rows), f"{kind} component")
+    show_table(f"{title}: mean ± standard deviation{more}", heads, rows)
 
 
 def described(mixture: Mixture) -> dict[str, Any]:
-    """For ``--json``: what a model file holds, under the same names."""
+    """For ``--json``: the parameters under the names of the model file, and all features named."""
     parameters = {
         name: to_numpy(getattr(mixture, name)).astype(np.float64)
         for name in ("weights", "means", "covariances")

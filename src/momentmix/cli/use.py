@@ -8,13 +8,12 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from momentmix.choices import parameter_count
 from momentmix.cli.console import Debug, Json, aside, plain_errors, show_json, show_table, working
 from momentmix.cli.reading import Columns, Files, ModelFile, rows_for, split
-from momentmix.cli.writing import check_ending, write_table
+from momentmix.cli.writing import check_output, write_table
 from momentmix.em import softmax
 from momentmix.mixture import Mixture
-from momentmix.summary import names_of
+from momentmix.summary import FitSummary, names_of
 
 Output = Annotated[
     Path | None,
@@ -40,7 +39,7 @@ def predict(
     Example: `momentmix predict model.json new.csv -o labels.csv`
     """
     with plain_errors(debug):
-        check_ending(output)
+        check_output(output)
         mixture = Mixture.load(model)
         rows = rows_for(mixture, files, split(columns))
         with working("predicting"):
@@ -74,39 +73,34 @@ def score(
     Example: `momentmix score model.json new.csv`
     """
     with plain_errors(debug):
-        check_ending(output)
+        check_output(output)
         mixture = Mixture.load(model)
         rows = rows_for(mixture, files, split(columns))
         with working("scoring"):
             log_density = np.asarray(mixture.log_prob(rows.X))
         if output is not None:
             write_table(output, ["log_density"], [log_density])
-        total, p = float(log_density.sum()), len(log_density)
-        kind, m, n = mixture.covariance_type, mixture.n_components, mixture.n_features
-        free = parameter_count(kind, m, n)
-        values = {
-            "rows": p,
-            "log_likelihood": total,
-            "mean_log_likelihood": total / p,
-            "aic": -2 * total + 2 * free,
-            "bic": -2 * total + free * float(np.log(p)),
-        }
+        summary = FitSummary(mixture, rows.source, X=rows.X)
+        values = likelihoods(summary, float(log_density.sum()))
         if as_json:
             show_json(values)
             return
         show_table(
             rows.source,
             ["rows", "log-likelihood", "a row", "AIC", "BIC"],
-            [
-                [
-                    f"{p}",
-                    *(
-                        f"{value:.6f}".rstrip("0").rstrip(".")
-                        for value in list(values.values())[1:]
-                    ),
-                ]
-            ],
+            [[f"{value:.6f}".rstrip("0").rstrip(".") for value in values.values()]],
         )
+
+
+def likelihoods(summary: FitSummary, total: float) -> dict[str, float]:
+    rows = summary.rows or 1
+    return {
+        "rows": rows,
+        "log_likelihood": total,
+        "mean_log_likelihood": total / rows,
+        "aic": summary.aic(total),
+        "bic": summary.bic(total),
+    }
 
 
 def sample(
@@ -122,12 +116,15 @@ def sample(
     Example: `momentmix sample model.json -n 1000 -o new.csv`
     """
     with plain_errors(debug):
-        check_ending(output)
+        check_output(output)
         mixture = Mixture.load(model)
         X, component = mixture.sample(count, seed)
         names, columns = names_of(mixture), list(np.asarray(X).T)
         if labels:
-            names, columns = [*names, "component"], [*columns, component]
+            label = "component"
+            while label in names:
+                label += "_"
+            names, columns = [*names, label], [*columns, component]
         write_table(output, names, columns)
         if output is not None:
             aside(f"{output}: {count:,} rows")

@@ -14,9 +14,21 @@ from momentmix._files import written_whole
 ENDINGS = (".csv", ".npy", ".parquet", ".arrow")
 
 
-def check_ending(path: Path | None, endings: Sequence[str] = ENDINGS) -> None:
-    if path is not None and path.suffix.lower() not in endings:
+def check_output(path: Path | None, endings: Sequence[str] = ENDINGS) -> None:
+    """Before the work, what would fail after it."""
+    if path is None:
+        return
+    if path.suffix.lower() not in endings:
         raise ValueError(f"{path}: unknown ending {path.suffix!r}; known are {', '.join(endings)}")
+    if not path.absolute().parent.is_dir():
+        raise ValueError(f"{path}: there is no folder {path.parent}")
+    if path.suffix.lower() in (".parquet", ".arrow"):
+        try:
+            import pyarrow  # noqa: F401
+        except ImportError as error:
+            raise ImportError(
+                f"{path}: writing {path.suffix} files needs pyarrow: pip install 'momentmix[files]'"
+            ) from error
 
 
 def write_table(path: Path | None, names: Sequence[str], columns: Sequence[np.ndarray]) -> None:
@@ -35,7 +47,7 @@ def write_table(path: Path | None, names: Sequence[str], columns: Sequence[np.nd
             import pyarrow as pa
             from pyarrow import parquet
 
-            table = pa.table(dict(zip(names, columns, strict=True)))
+            table = pa.table(list(columns), names=list(names))
             if ending == ".parquet":
                 parquet.write_table(table, file)
             else:

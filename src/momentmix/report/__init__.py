@@ -17,7 +17,7 @@ import momentmix
 from momentmix._files import written_whole
 from momentmix.plotting import COLOURS, telling_features
 from momentmix.report.pictures import pictures
-from momentmix.summary import FitSummary, Match, Rival, components, names_of, number
+from momentmix.summary import FitSummary, Match, Rival, components, counted, names_of, number
 
 #: Columns of the data that the table of components shows.
 MOST_COLUMNS = 20
@@ -33,7 +33,7 @@ def write_report(
     >>> from momentmix import MomentMixture
     >>> from momentmix.datasets import load_quakes
     >>> from momentmix.report import write_report
-    >>> from momentmix.summary import FitSummary, Match, Rival, components, names_of, number
+    >>> from momentmix.summary import FitSummary
     >>> X, names = load_quakes()
     >>> gm = MomentMixture(3, random_state=0).fit(X)
     >>> import tempfile, pathlib
@@ -48,7 +48,7 @@ def write_report(
 
 
 def page(report: FitSummary, model: str | PathLike[str] | None = None) -> str:
-    title = f"{report.mixture.n_components} Gaussian components in {report.source}"
+    title = f"{counted(report.mixture.n_components, 'Gaussian component')} in {report.source}"
     drawn = pictures(report)
     parts = [
         f"<h1>{escape(title)}</h1>",
@@ -137,9 +137,9 @@ def _moments(matches: list[Match]) -> str:
         relative = f"{number(100 * match.relative, 2)} %" if match.relative > 1e-9 else "—"
         cells.append((np.nan_to_num(match.relative), relative))
         if known:
-            ratio = match.distance / match.noise if match.noise > 0 else np.nan
             cells.append((match.noise, number(match.noise, 3)))
-            cells.append((np.nan_to_num(ratio), _length(ratio) if np.isfinite(ratio) else "—"))
+            shown = _length(match.ratio) if np.isfinite(match.ratio) else "—"
+            cells.append((np.nan_to_num(match.ratio), shown))
         body.append(cells)
     words = (
         " A ratio of about 1 or less is as good as this number of rows allows; far above 1 the "

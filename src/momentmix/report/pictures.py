@@ -7,9 +7,12 @@ import re
 from html import escape
 from typing import Any
 
-import matplotlib
-from matplotlib.backends.backend_svg import FigureCanvasSVG
-from matplotlib.figure import Figure
+try:
+    import matplotlib
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure
+except ImportError as error:
+    raise ImportError("reports need matplotlib: pip install 'momentmix[plot]'") from error
 
 from momentmix import plotting
 from momentmix.summary import FitSummary
@@ -60,8 +63,8 @@ def _mixture(report: FitSummary) -> str:
         plotting.plot_density(mixture, X, ax=figure.subplots())
         words = f"Contours of the density, and the means{dots}"
     else:
-        axes = plotting.plot_pairs(mixture, X)
-        figure = axes[0, 0].figure
+        figure = _figure(1, 1)
+        axes = plotting.plot_pairs(mixture, X, figure=figure)
         words = f"Ellipses hold half and nine tenths of each component{dots}"
         if mixture.n_features > len(axes):
             words += ". The columns in which the components lie furthest apart"
@@ -70,7 +73,7 @@ def _mixture(report: FitSummary) -> str:
 
 def _moments(report: FitSummary) -> str:
     figure = _figure(6, 3)
-    plotting.plot_moment_residuals(report.mixture, report.data, ax=figure.subplots())
+    plotting.draw_matches(report.matches, figure.subplots())
     return _html(figure, "The same as a picture.", "moments")
 
 
@@ -88,17 +91,15 @@ def _figure(width: float, height: float) -> Figure:
 
 
 def _html(figure: Any, words: str, name: str) -> str:
-    import matplotlib.pyplot as plt
-
     text = io.StringIO()
     FigureCanvasSVG(figure)
     figure.savefig(text, format="svg", dpi=150, metadata={"Date": None})
-    plt.close(figure)
     svg = text.getvalue()
     svg = svg[svg.index("<svg") :]
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.S).replace(_INK, "currentColor")
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.S)
+    svg = svg.replace(f": {_INK}", ": currentColor")
     # Several pictures in one page must not share the names of their parts.
-    svg = re.sub(r'id="', f'id="{name}-', svg)
+    svg = re.sub(r'(?<=<)(\w+ (?:[^<>]* )?)id="', rf'\g<1>id="{name}-', svg)
     svg = re.sub(r'(url\(#|href="#)', rf"\g<1>{name}-", svg)
     svg = svg.replace("<svg ", f'<svg role="img" aria-label="{escape(words)}" ', 1)
     return f"<figure>{svg}<figcaption>{escape(words)}</figcaption></figure>"
