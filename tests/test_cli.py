@@ -229,7 +229,7 @@ def test_show(folder):
         (["fit", "data.csv", "-k", "many"], "-k is a whole number or 'auto', got 'many'"),
         (["fit", "data.csv", "-k", "2", "-o", "model.txt"], "unknown ending '.txt'; known are"),
         (["fit", "data.csv", "-k", "2", "--report", "report.pdf"], "known are .html"),
-        (["fit", "data.csv", "-k", "2", "-o", "no/model.json"], "no/model.json: there is no folder"),
+        (["fit", "data.csv", "-k", "2", "-o", "no/model.json"], "there is no folder no"),
         (["fit", "data.csv", "-k", "0"], "n_components must be a whole number of at least 1"),
         (["fit", "data.csv", "-k", "2", "--selection", "x"], "selection must be one of"),
         (["fit", "data.csv", "-k", "2", "--columns", "width,width"], "names width twice"),
