@@ -90,8 +90,8 @@ def test_peers_benchmark_runs_in_its_quick_form():
     command = [sys.executable, str(ROOT / "benchmarks" / "peers" / "run.py"), "--quick"]
     command += ["--peers", "momentmix,scikit-learn,Bayesian (scikit-learn),Spark MLlib"]
     out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert "| momentmix (1 runs) | 1 | 1 |" in out
-    assert "| scikit-learn (1 runs) |" in out
+    assert "| momentmix (1 run) | 1 | 1 |" in out
+    assert "| scikit-learn (1 run) |" in out
     # A peer that cannot do a job is in the table, not dropped.
     assert "| Spark MLlib | " in out
 

@@ -149,7 +149,7 @@ def table(job: Job, results: dict[str, Runs]) -> str:
         values = np.array(runs.likelihoods) - best
         error = f"{np.median(runs.errors):.3f}" if runs.errors else "—"
         lines.append(
-            f"| {peer} ({len(runs.seconds)} runs) | "
+            f"| {peer} ({len(runs.seconds)} run{'s' * (len(runs.seconds) != 1)}) | "
             f"{np.median(runs.seconds) / np.median(ours.seconds):.2g} | {ratio} | "
             f"{values.max():+.4f}, {np.median(values):+.4f} | {error} | "
             f"{np.median(runs.passes):.0f} | {np.max(runs.peaks):.0f} |"
