@@ -242,7 +242,7 @@ def test_show(folder):
         (["fit", "wide.npy", "-k", "1", "--columns", "0,7"],
          "no column 7; it has none with a name, but positions 0 to 2"),
         (["show", "weights.json"], "weights.json is not a momentmix model: weights"),
-        (["show", "truth.json"], "truth.json is not a momentmix model: a parameter holds true"),
+        (["show", "truth.json"], "momentmix model: a parameter holds something else"),
         (["sample", "model.json", "-n", str(10**20)], "momentmix: "),
         (["fit", "m.npz", "-k", "auto"], "-k auto needs rows"),
         (["fit", "m.npz", "-k", "2", "--compare-em"], "--compare-em needs the rows"),

@@ -82,7 +82,7 @@ def blocks_of_the_tree():
     tree = page[page.index("src/momentmix/") : page.index("tests/  ")]
     blocks = {}
     for i, block in enumerate(tree.split("\n\n")):
-        for name in re.findall(r"\b(\w+)(?:\.py|/)", block):
+        for name in re.findall(r"\b([a-z]\w*)(?:\.py|/)", block):
             blocks[name] = i
     return blocks
 

@@ -84,7 +84,7 @@ def _are_names(value: Any) -> bool:
 
 def _numbers(value: Any, dtype: str) -> np.ndarray:
     if _holds_truth(value):
-        raise ValueError("a parameter holds true or false in place of a number")
+        raise ValueError("a parameter holds something else than numbers: true or false")
     array = np.asarray(value)
     if array.dtype.kind not in "if":
         raise ValueError(f"a parameter holds something else than numbers: {str(value)[:60]}")

@@ -113,8 +113,8 @@ def fit(
             for what, path in (("model", output), ("report", report)):
                 if path is not None:
                     aside(f"{what}: {path}")
-        if found.interrupted_:
-            raise KeyboardInterrupt
+        if found.interrupted_ or any(choice.fit.interrupted_ for choice in summary.choices):
+            raise KeyboardInterrupt  # after the best so far has been kept
 
 
 def of_rows(
