@@ -135,7 +135,7 @@ def table(job: Job, results: dict[str, Runs]) -> str:
     best = max((max(r.likelihoods) for r in results.values() if r.likelihoods), default=np.nan)
     ours = results["momentmix"]
     lines = [
-        f"\n### {job.name}\n",
+        f"\n## {job.name}\n",
         "| | time of a run | to the best likelihood | log-likelihood − best: best, median | "
         "mean error | passes | MiB |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
