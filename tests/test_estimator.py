@@ -19,7 +19,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import momentmix as mm
-from momentmix import Mixture, MomentMixture, matching, search
+from momentmix import Mixture, MomentMixture, MomentTensors, matching, search
 from momentmix.choices import is_explicit
 from momentmix.datasets import load_quakes, paper_mixture
 from momentmix.em import Likelihood, Parameters
@@ -482,6 +482,16 @@ def test_corrected_selection_leaves_no_component_on_a_handful_of_samples():
     assert len(X) * np.min(highest.weights_) < n
     assert len(X) * np.min(corrected.weights_) > 5 * n
     assert corrected.score(new) > highest.score(new) + 0.05
+
+
+@pytest.mark.parametrize("seed", [0, 8, 12, 35, 57])
+def test_moments_of_a_hundred_rows(seed):
+    """The last steps of a fit from moments must not leave the valley that the first ones found."""
+    rng = np.random.default_rng(seed)
+    X = np.concatenate([rng.normal(size=(60, 2)), rng.normal(size=(40, 2)) + 5])
+    fit = MomentMixture(2, random_state=0).fit_moments(MomentTensors.from_samples(X, 4))
+    assert fit.weights_.min() > 0.3
+    np.testing.assert_allclose(np.sort(fit.means_[:, 0]), [0, 5], atol=1)
 
 
 def test_bundled_data():

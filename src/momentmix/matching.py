@@ -274,7 +274,10 @@ def _refine(matching: MomentMatching, fit: Fit) -> None:
 
     Each ends at rounding, so that the result does not depend on the way that led to it.
     """
-    _adopt(fit, *matching.solve(fit.parameters, strict=True, tol=0.0))
+    parameters, solution = matching.solve(fit.parameters, strict=True, tol=0.0)
+    # From free covariances back above the floor, the way may lead into another valley.
+    if solution.value <= 1.01 * fit.objective + matching.zero:
+        _adopt(fit, parameters, solution)
     if matching.model.weighting == "optimal" and fit.objective > 1e-20 and not fit.interrupted:
         matching.weight_for(fit.parameters)
         parameters, solution = matching.solve(fit.parameters, strict=True, tol=0.0)

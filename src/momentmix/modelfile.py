@@ -46,12 +46,18 @@ def read_model(path: str | PathLike[str]) -> dict[str, Any]:
     def refuse(why: str) -> ValueError:
         return ValueError(f"{path} is not a momentmix model: {why}")
 
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"{path}: there is no such file")
     try:
         document = json.loads(
             Path(path).read_text(encoding="utf-8"),
             object_pairs_hook=_unique_keys,
             parse_constant=_no_constant,
         )
+    except UnicodeDecodeError as error:
+        raise refuse("it is not text") from error
+    except json.JSONDecodeError as error:
+        raise refuse(f"it is not JSON ({error})") from error
     except (ValueError, RecursionError) as error:
         raise refuse(str(error) or type(error).__name__) from error
     if not isinstance(document, dict) or document.get("format") != FORMAT:

@@ -44,7 +44,8 @@ def choose_components(
         raise ValueError(f"most must be at least 1, got {most}")
     settings = {"selection": "corrected", **settings}
     found: list[Choice] = []
-    for m in range(1, min(most, len(X)) + 1):
+    # A covariance of n features needs n + 2 rows before what it says is more than chance.
+    for m in range(1, max(1, min(most, len(X) // (X.shape[1] + 2))) + 1):
         if found and not _can_tell(m, X.shape[1], settings):
             break
         fit = MomentMixture(m, **settings).fit(X)

@@ -177,6 +177,11 @@ def closeness(mixture: Mixture) -> np.ndarray:
 def remarks(mixture: Mixture, rows: int | None = None, matches: Sequence[Match] = ()) -> list[str]:
     """What a careful reader should know before trusting the mixture, one sentence or two each."""
     found = _thin(mixture, rows) + _flat(mixture) + _alike(mixture)
+    if any(match.order > 2 and match.relative > 0.9 and np.isnan(match.noise) for match in matches):
+        found.append(
+            "The moments of order 3 or 4 are hardly matched at all: the fit has failed. Another "
+            "seed, order or covariance type may do better, or a fit of the rows themselves."
+        )
     poor = [match for match in matches if match.ratio > 3]
     if poor:
         which = ", ".join(str(match.order) for match in poor)

@@ -10,6 +10,7 @@ import typer
 from momentmix.accumulate import Pass
 from momentmix.cli.console import Debug, err, plain_errors, reading_bar, say
 from momentmix.cli.reading import Columns, split
+from momentmix.cli.writing import check_output
 
 
 def moments(
@@ -29,6 +30,7 @@ def moments(
     with plain_errors(debug):
         if any(str(path) == "-" for path in files):
             raise ValueError("moments reads files, so that it can go on after a stop; - is none")
+        check_output(output, (".npz",))
         run = Pass(files, order, output, columns=split(columns), missing=missing)
         if run.resumed:
             say(f"going on from {run.checkpoint} after {run.moments.count:,} rows", err)
