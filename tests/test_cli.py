@@ -304,9 +304,10 @@ def test_columns_without_names_by_position(folder):
     plain = TRUTH.named(None)
     plain.save("plain.json")
     for path in ("x.npy", "x.csv"):
-        out, _ = run("score", "plain.json", path, "--columns", "2,0", "--json")
-        want = TRUTH.log_prob(X).sum()
-        np.testing.assert_allclose(json.loads(out)["log_likelihood"], want, rtol=1e-12)
+        for model in ("plain.json", "model.json"):  # whether or not the model has names
+            out, _ = run("score", model, path, "--columns", "2,0", "--json")
+            want = TRUTH.log_prob(X).sum()
+            np.testing.assert_allclose(json.loads(out)["log_likelihood"], want, rtol=1e-12)
 
 
 def test_names_with_commas_and_labels_that_collide(folder):

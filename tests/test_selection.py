@@ -23,8 +23,13 @@ def test_the_true_number_of_components():
 def test_few_rows_and_limits():
     X = np.random.default_rng(0).normal(size=(14, 1))
     best, looked_at = choose_components(X, patience=20, random_state=0)
-    assert len(looked_at) == 4
+    assert len(looked_at) == 2  # of at least six rows each
     assert best in looked_at
+    # A variance asks for few rows however many the features, a full covariance for many.
+    wide = np.random.default_rng(1).normal(size=(40, 30))
+    for kind, count in (("full", 1), ("diag", 3), ("spherical", 3)):
+        settings = {"covariance_type": kind, "random_state": 0}
+        assert len(choose_components(wide, most=3, patience=9, **settings)[1]) == count
     assert len(choose_components(X[:2], random_state=0)[1]) == 1
     with pytest.raises(ValueError, match="most must be at least 1"):
         choose_components(X, most=0)

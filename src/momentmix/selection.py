@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from momentmix.choices import is_enough
+from momentmix.covariance import too_few
 from momentmix.estimator import MomentMixture
 
 
@@ -25,7 +28,7 @@ def choose_components(
 ) -> tuple[Choice, list[Choice]]:
     """The number of components with the lowest BIC, and all that were looked at, from 1 on.
 
-    Ends at ``most``, where moments of a given order tell no more components apart, or where
+    Ends at ``most``, where rows or moments of a given order are too few for more, or where
     ``patience`` numbers in a row did not lower the BIC. ``settings`` are those of MomentMixture;
     optima are compared by ``selection="corrected"``, without which the likelihood of components on
     a handful of rows would always ask for one more.
@@ -44,9 +47,9 @@ def choose_components(
         raise ValueError(f"most must be at least 1, got {most}")
     settings = {"selection": "corrected", **settings}
     found: list[Choice] = []
-    # A covariance of n features needs n + 2 rows before what it says is more than chance.
-    for m in range(1, max(1, min(most, len(X) // (X.shape[1] + 2))) + 1):
-        if found and not _can_tell(m, X.shape[1], settings):
+    p, n = np.shape(X)
+    for m in range(1, min(most, p) + 1):
+        if m > 1 and not _can_tell(m, p, n, settings):
             break
         fit = MomentMixture(m, **settings).fit(X)
         found.append(Choice(m, fit.score(X) * len(X), fit.bic(X), fit))
@@ -57,7 +60,9 @@ def choose_components(
     return best, found
 
 
-def _can_tell(m: int, n: int, settings: dict[str, Any]) -> bool:
-    """Whether moments up to an order that was asked for can determine m components."""
-    order = settings.get("order", "auto")
-    return order == "auto" or is_enough(settings.get("covariance_type", "full"), m, n, order)
+def _can_tell(m: int, p: int, n: int, settings: dict[str, Any]) -> bool:
+    """Whether rows are enough for m components, and moments of an order that was asked for."""
+    kind, order = settings.get("covariance_type", "full"), settings.get("order", "auto")
+    if too_few(kind, np.array([p / m]), n)[0]:
+        return False
+    return order == "auto" or is_enough(kind, m, n, order)

@@ -13,8 +13,8 @@ import numpy as np
 
 from momentmix._array import to_numpy
 from momentmix.choices import parameter_count
-from momentmix.covariance import optimism
-from momentmix.data import AtomData, TensorData, as_tensors, data_of
+from momentmix.covariance import too_few
+from momentmix.data import AtomData, TensorData, data_of
 from momentmix.mixture import Mixture
 from momentmix.packed import multiplicities, order_slice, total_size
 from momentmix.samples import Samples
@@ -121,7 +121,7 @@ def moment_match(P: Any, Q: Any, order: int | None = None) -> list[Match]:
             raise ValueError(f"{name} holds moments up to order {D.order}, not {order}")
     frame = data.frame("diag")
     scaled = data.within(frame)
-    ours, theirs = (_moments(D.within(frame), order) for D in (other, data))
+    ours, theirs = other.within(frame).moments(order), scaled.moments(order)
     scale = multiplicities(data.n, order)
     result = []
     for k in range(1, order + 1):
@@ -131,14 +131,6 @@ def moment_match(P: Any, Q: Any, order: int | None = None) -> list[Match]:
         relative = distance / np.sqrt(size) if k > 1 and size > 0 else np.nan
         result.append(Match(k, distance, relative, _noise(scaled, k, size)))
     return result
-
-
-def _moments(data: AtomData | TensorData, order: int) -> np.ndarray:
-    if isinstance(data, AtomData) and data.atoms.covariance.zero:
-        w = data.atoms.weights
-        rows, weights = np.asarray(data.atoms.means), None if isinstance(w, float) else w
-        data = TensorData(MomentTensors.from_samples(rows, order, weights))
-    return as_tensors(data, order).moments(order)
 
 
 def _noise(data: AtomData | TensorData, k: int, size: float) -> float:
@@ -177,11 +169,6 @@ def closeness(mixture: Mixture) -> np.ndarray:
 def remarks(mixture: Mixture, rows: int | None = None, matches: Sequence[Match] = ()) -> list[str]:
     """What a careful reader should know before trusting the mixture, one sentence or two each."""
     found = _thin(mixture, rows) + _flat(mixture) + _alike(mixture)
-    if any(match.order > 2 and match.relative > 0.9 and np.isnan(match.noise) for match in matches):
-        found.append(
-            "The moments of order 3 or 4 are hardly matched at all: the fit has failed. Another "
-            "seed, order or covariance type may do better, or a fit of the rows themselves."
-        )
     poor = [match for match in matches if match.ratio > 3]
     if poor:
         which = ", ".join(str(match.order) for match in poor)
@@ -198,8 +185,7 @@ def _thin(mixture: Mixture, rows: int | None) -> list[str]:
         return []
     kind, n = mixture.covariance_type, mixture.n_features
     counts = rows * to_numpy(mixture.weights)
-    enough = 2 * optimism(kind, np.array([np.inf]), n)
-    thin = np.flatnonzero(optimism(kind, counts, n) > enough)
+    thin = np.flatnonzero(too_few(kind, counts, n))
     return [
         f"Component {j} rests on about {counts[j]:.0f} rows, few for a {kind} covariance of {n} "
         "column(s); its shape may be chance. Fewer components, a simpler covariance type or "

@@ -54,7 +54,8 @@ def opened(
 ) -> Iterator[list[Table]]:
     """The tables of some files, one of which may be standard input.
 
-    ``columns`` must be there; ``preferred`` ones only where the table names its columns at all.
+    ``columns`` are chosen by the user, ``preferred`` ones by what the rows will meet. Where a table
+    names its columns the two must agree, and the order is that of the latter.
     """
     with ExitStack() as stack:
         tables = []
@@ -63,7 +64,12 @@ def opened(
             if str(file) == "-":
                 path, label = stack.enter_context(_standard_input()), "standard input"
             table = open_table(path, columns, label)
-            if columns is None and preferred is not None and table.names is not None:
+            if preferred is not None and table.names is not None:
+                if columns is not None and set(columns) != set(preferred):
+                    raise ValueError(
+                        f"--columns chooses {', '.join(columns)}, but the model has "
+                        f"{', '.join(preferred)}"
+                    )
                 table = open_table(path, preferred, label)
             tables.append(table)
         same_columns(tables)
@@ -110,14 +116,7 @@ def read_rows(
 
 def rows_for(mixture: Mixture, files: Sequence[Path], columns: Sequence[str] | None) -> Rows:
     """The columns of the tables that a model speaks of: by its names, where both have names."""
-    known = mixture.feature_names
-    if columns is not None and known is not None:
-        if set(columns) != set(known):
-            raise ValueError(
-                f"--columns chooses {', '.join(columns)}, but the model has {', '.join(known)}"
-            )
-        columns = known  # in the order of the model
-    rows = read_rows(files, columns, known)
+    rows = read_rows(files, columns, mixture.feature_names)
     if rows.X.shape[1] != mixture.n_features:
         raise ValueError(
             f"{rows.source} has {rows.X.shape[1]} column(s), but the model has "

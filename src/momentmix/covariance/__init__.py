@@ -44,6 +44,7 @@ from momentmix.covariance.likelihood import (
     precision_cholesky,
     projected_covariance,
     replaced,
+    too_few,
     without_noise,
 )
 from momentmix.covariance.validation import common_noise, component_covariance, noise_covariance
@@ -77,5 +78,6 @@ __all__ = [
     "restricted",
     "smallest_variance",
     "stacked",
+    "too_few",
     "without_noise",
 ]

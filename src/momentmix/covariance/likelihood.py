@@ -140,6 +140,11 @@ def optimism(kind: str, counts: np.ndarray, n: int) -> np.ndarray:
     return parameters / np.maximum(1 - share, 1 / (own + 1))
 
 
+def too_few(kind: str, counts: np.ndarray, n: int) -> np.ndarray:
+    """Whether so many samples overfit a component more than twice as much as many would."""
+    return optimism(kind, counts, n) > 2 * optimism(kind, np.array([np.inf]), n)
+
+
 def precision_cholesky(kind: str, array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Precisions, and their factors U with Σ⁻¹ = U Uᵀ, in the shapes of the covariances."""
     if kind in ("spherical", "diag"):
