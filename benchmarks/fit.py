@@ -22,6 +22,7 @@ from momentmix.orders import augmented_weights
 from momentmix.parametrisation import Parametrisation
 from momentmix.solvers import gauss_newton, lbfgs
 from momentmix.starts import around_points
+from momentmix.summary import matched
 
 NEAR = 0.005  # nats a sample below the ceiling
 
@@ -74,10 +75,7 @@ def paper(seeds: range) -> None:
 
 def errors(fit: MomentMixture, truth: Mixture) -> str:
     """Weights L1 / mean relative / covariance relative / cosine, components matched by means."""
-    from scipy.optimize import linear_sum_assignment
-
-    cost = np.linalg.norm(truth.means[:, None] - fit.means_, axis=2)
-    i, j = linear_sum_assignment(cost)
+    i, j = matched(fit.means_, truth.means)
     mu, mu_hat = truth.means[i], fit.means_[j]
     S, S_hat = truth.covariances[i], fit.covariances_[j]
     norms = np.linalg.norm(mu, axis=1)

@@ -13,12 +13,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 from sklearn.mixture import GaussianMixture
 
 from machine import machine
 from momentmix import Mixture, MomentMixture, MomentTensors
 from momentmix.choices import tensors_pay
+from momentmix.summary import matched
 from timing import best_in_turn, best_of
 
 
@@ -32,8 +32,8 @@ def mixture(seed: int, n: int = 10, m: int = 5, separation: float = 0.8) -> Mixt
 
 
 def mean_error(means: np.ndarray, truth: Mixture) -> float:
-    gaps = np.linalg.norm(truth.means[:, None] - means, axis=2)
-    return float(gaps[linear_sum_assignment(gaps)].mean())
+    i, j = matched(means, truth.means)
+    return float(np.linalg.norm(truth.means[i] - means[j], axis=1).mean())
 
 
 def timed(job: Callable) -> tuple:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
 from momentmix import Mixture, Samples, inner
+from momentmix.summary import matched
 
 
 class Metrics:
@@ -29,8 +29,7 @@ class Metrics:
 
 def parameter_errors(fit: Mixture, truth: Mixture) -> dict[str, float]:
     """Errors after the matching of components that costs least, by distance of means."""
-    cost = np.linalg.norm(truth.means[:, None] - fit.means, axis=2)
-    i, j = linear_sum_assignment(cost)
+    i, j = matched(fit.means, truth.means)
     mu, found = truth.means[i], fit.means[j]
     lengths = np.linalg.norm(mu, axis=1)
     S, T = truth.covariances[i].reshape(len(i), -1), fit.covariances[j].reshape(len(j), -1)

@@ -13,7 +13,7 @@ import numpy as np
 
 from momentmix._array import to_numpy
 from momentmix.mixture import Mixture
-from momentmix.summary import Match, matrices, moment_match, names_of, variances
+from momentmix.summary import Match, matched, matrices, moment_match, names_of, variances
 
 #: Colours that most eyes tell apart (Okabe and Ito), one a component, again from the first.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8A6D3B", "#5B5B5B")
@@ -192,8 +192,6 @@ def plot_recovery(model: Any, truth: Any, *, axes: Any = None) -> np.ndarray:
     Three Axes; a perfect fit lies on the diagonals. Components are matched by their means, at
     least total cost.
     """
-    from scipy.optimize import linear_sum_assignment
-
     mixture, truth = _mixture(model), _mixture(truth)
     if mixture.n_features != truth.n_features:
         raise ValueError(
@@ -202,7 +200,7 @@ def plot_recovery(model: Any, truth: Any, *, axes: Any = None) -> np.ndarray:
     if axes is None:
         axes = _pyplot().subplots(1, 3, figsize=(10.5, 3.6), layout="constrained")[1]
     ours, theirs = to_numpy(mixture.means), to_numpy(truth.means)
-    rows, columns = linear_sum_assignment(np.linalg.norm(theirs[:, None] - ours[None], axis=2))
+    rows, columns = matched(ours, theirs)
     upper = np.triu_indices(truth.n_features)
     pairs = {
         "weights": (to_numpy(truth.weights)[rows, None], to_numpy(mixture.weights)[columns, None]),

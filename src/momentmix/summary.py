@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.optimize import linear_sum_assignment
 
 from momentmix._array import to_numpy
 from momentmix.choices import parameter_count
@@ -87,6 +88,11 @@ def components(mixture: Mixture) -> list[Component]:
     deviations = np.sqrt(variances(mixture))
     order = np.argsort(-weights, kind="stable")
     return [Component(int(j), float(weights[j]), means[j], deviations[j]) for j in order]
+
+
+def matched(means: np.ndarray, truth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of ``truth`` and of ``means``, paired so that their distances are least in all."""
+    return linear_sum_assignment(np.linalg.norm(truth[:, None] - means, axis=2))
 
 
 def comparable_order(P: Any, n: int) -> int:

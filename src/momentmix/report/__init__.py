@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
 from os import PathLike
@@ -218,7 +219,7 @@ def _nats(value: float) -> str:
     return f"{value:,.1f}".replace("-", "−")
 
 
-def table(heads: list[str], body: list[list[tuple[float, str]]], best: list[bool] = ()) -> str:  # type: ignore[assignment]
+def table(heads: list[str], body: list[list[tuple[float, str]]], best: Sequence[bool] = ()) -> str:
     """A table whose columns sort by the numbers given with the cells; ``best`` rows stand out."""
     top = "".join(f'<th scope="col"><button>{escape(head)}</button></th>' for head in heads)
     marks = list(best) or [False] * len(body)
