@@ -15,7 +15,7 @@ import numpy as np
 from momentmix._array import Array
 from momentmix.atoms import Atoms
 from momentmix.bilinear import Form, bilinear
-from momentmix.covariance import Zero, make_covariance
+from momentmix.covariance import LogNormalPrior, Zero, make_covariance
 from momentmix.data import TensorData
 from momentmix.em import EM, Density
 from momentmix.frame import Frame
@@ -118,12 +118,14 @@ class DaskLikelihood(EM):
         kind: str,
         floor: float,
         variance: float | None = None,
+        prior: LogNormalPrior | None = None,
     ) -> None:
-        super().__init__(kind, floor, variance)
+        super().__init__(kind, floor, variance, prior)
         self.rows, self.frame = rows, frame
 
     def sums(self, density: Density) -> tuple:
         weight, *sums = self.rows.total(_em_sums, self.frame, self.kind, density)
+        self.count = float(weight)
         return tuple(part / weight for part in sums)
 
 

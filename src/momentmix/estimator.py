@@ -14,7 +14,7 @@ from momentmix.choices import (
     sampling_weights,
     tensors_pay,
 )
-from momentmix.covariance import raised_to_floor
+from momentmix.covariance import LogNormalPrior, prior_for, raised_to_floor
 from momentmix.data import AtomData, Data, TensorData
 from momentmix.em import Likelihood, Parameters
 from momentmix.fitted import MixtureEstimator
@@ -70,10 +70,8 @@ class MomentMixture(MixtureEstimator):
         Number of moment starts. "auto" runs a small portfolio, plain EM starts included.
     polish : {"em", None}, default="em"
         None gives the moment estimate itself.
-    selection : {"likelihood", "corrected"}, default="likelihood"
-        What the search compares optima by. On few samples the highest likelihood can be that of
-        components on a handful of samples each. "corrected" subtracts what a component can be
-        expected to overfit (the corrected AIC of its own samples), so that none ends there.
+    prior : {"auto", "cv", None} or float, default="auto"
+        Keeps the covariances of the components within reason of each other.
     reg_covar : float, default=1e-6
         Added to every variance, relative to the variance of the data.
     max_iter : int, default=200
@@ -148,7 +146,7 @@ class MomentMixture(MixtureEstimator):
         verbose: int = 0,
         n_jobs: int | None = None,
         moments: str = "auto",
-        selection: str = "likelihood",
+        prior: str | float | None = "auto",
     ) -> None:
         self.n_components = n_components
         self.covariance_type = covariance_type
@@ -172,7 +170,7 @@ class MomentMixture(MixtureEstimator):
         self.verbose = verbose
         self.n_jobs = n_jobs
         self.moments = moments
-        self.selection = selection
+        self.prior = prior
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> MomentMixture:
         """Fit to the rows of X; ``sample_weight`` counts each row that many times."""
@@ -182,27 +180,30 @@ class MomentMixture(MixtureEstimator):
         with self._kept_if_refused():
             return self._fit_rows(*self._fitted_rows(X, sample_weight))
 
-    def _fit_rows(self, X: np.ndarray, weights: np.ndarray | None) -> MomentMixture:
+    def _fit_rows(
+        self, X: np.ndarray, weights: np.ndarray | None, count: float
+    ) -> MomentMixture:
         if self.polish is None:
             data = self._data(X, weights)
             self._end_stream()
             return self._fit_pure(data, passes=1)
         early = False
         try:
-            parts = self._likelihood_problem(X, weights)
+            parts = self._likelihood_problem(X, weights, count)
         except KeyboardInterrupt:  # even a guess needs these
-            parts, early = self._likelihood_problem(X, weights), True
+            parts, early = self._likelihood_problem(X, weights, count), True
         frame = parts[1]
         self._end_stream()
         with thread_limit(self.n_jobs):
             result = self._solve_likelihood(*parts, early)
         result.log_likelihood -= frame.log_volume
+        result.worth -= frame.log_volume
         result.log_likelihoods = [v - frame.log_volume for v in result.log_likelihoods]
         self._finish(result, frame)
         return self
 
     def _likelihood_problem(
-        self, X: np.ndarray, weights: np.ndarray | None
+        self, X: np.ndarray, weights: np.ndarray | None, count: float
     ) -> tuple[matching.Model, Frame, AtomData, Likelihood]:
         data = AtomData.of_rows(X, weights)
         frame = frame_for(self, data)
@@ -213,12 +214,17 @@ class MomentMixture(MixtureEstimator):
             weights,
             self.covariance_type,
             self._floor,
-            corrected=self.selection == "corrected",
+            prior=self._prior(X.shape[1]),
+            count=count,
+            to_features=frame.to_features,
         )
         model = model_for(
             self, scaled, frame.unit, False, lambda order: sampling_weights(rows, weights, order)
         )
         return model, frame, scaled, likelihood
+
+    def _prior(self, n: int) -> LogNormalPrior | None:
+        return prior_for(self.covariance_type, n, self.prior)
 
     @property
     def _floor(self) -> float:
@@ -242,7 +248,7 @@ class MomentMixture(MixtureEstimator):
             result = self._solve_moments(model_for(self, scaled, frame.unit, True), frame, scaled)
         result.log_likelihood = np.nan
         if self.polish == "em" and not result.interrupted:
-            em = _dask.DaskLikelihood(rows, frame, kind, self._floor)
+            em = _dask.DaskLikelihood(rows, frame, kind, self._floor, prior=self._prior(n))
             with Progress(self.verbose, int(self.max_iter), "EM steps") as progress:
                 polished = em.fit(
                     matching.widened(kind, result.parameters),
@@ -252,6 +258,7 @@ class MomentMixture(MixtureEstimator):
                 )
             result.parameters, result.n_iter = polished.parameters, polished.n_iter
             result.log_likelihood = polished.log_likelihood - frame.log_volume
+            result.worth = polished.worth - frame.log_volume
             result.converged, result.interrupted = polished.converged, polished.interrupted
         result.n_passes = rows.n_passes
         self._finish(result, frame)
@@ -310,7 +317,8 @@ class MomentMixture(MixtureEstimator):
         if model.m == 1 and given is None:
             fit = matching.single_component(model.kind, data, float(self.reg_covar))
             safe = raised_to_floor(model.kind, fit.parameters.covariances, self._floor)
-            fit.log_likelihood = whole.value(fit.parameters._replace(covariances=safe))
+            fit.parameters = fit.parameters._replace(covariances=safe)
+            fit.log_likelihood = fit.worth = whole.value(fit.parameters)
             return fit
         try:
             if early:
@@ -336,26 +344,20 @@ class MomentMixture(MixtureEstimator):
             return search.of_likelihood(result)
         auto = self.n_init == "auto"
         part = search.sample_of_rows(whole, rng)
-        if auto and not model.explicit and part is not whole:
-            data = AtomData.of_rows(part.X, part.weights)  # each step of a start would read all
-        matchings, others, count = [matching.MomentMatching(model, data)], [], 0
-        if auto:
-            count = search.affordable_starts(model, len(part.X))
-            second = second_model(self, model, len(part.X))
-            if second is not None:
-                matchings.append(matching.MomentMatching(second, data))
-            others = search.plain_starts(part, model.m, rng)
-        else:
-            count = int(self.n_init)
-        starts = search.default_starts(part.X, part.weights, model, rng, self.init, count, data)
-        jobs = [(i % len(matchings), start) for i, start in enumerate(starts)]
-        with Progress(self.verbose, 2 * len(jobs) + len(others) + 4) as progress:
+        matchings, jobs = [], []
+        if not auto:
+            matchings = [matching.MomentMatching(model, data)]
+            starts = search.default_starts(
+                part.X, part.weights, model, rng, self.init, int(self.n_init), data
+            )
+            jobs = [(0, start) for start in starts]
+        with Progress(self.verbose, 2 * len(jobs) + 10) as progress:
             return search.fit_likelihood(
                 matchings,
                 part,
                 whole,
                 jobs,
-                others,
+                model.m,
                 rng,
                 tol=tol,
                 max_iter=max_iter,

@@ -41,6 +41,7 @@ SOLVED = (
     "objective_",
     "lower_bound_",
     "lower_bounds_",
+    "log_posterior_",
     "history_",
 )
 
@@ -91,19 +92,23 @@ class MixtureEstimator(DensityMixin, BaseEstimator):
             )
         return X, weights
 
-    def _fitted_rows(self, X: Any, sample_weight: Any) -> tuple[np.ndarray, np.ndarray | None]:
-        """Rows to fit, those without weight left out, and weights with sum 1."""
+    def _fitted_rows(
+        self, X: Any, sample_weight: Any
+    ) -> tuple[np.ndarray, np.ndarray | None, float]:
+        """Rows to fit, those without weight left out; weights with sum 1, and their sum before."""
         X, weights = self._checked_rows(X, sample_weight, least=2)
         X = X.astype(np.float64, copy=False)
+        count = float(len(X))
         if weights is not None:
             X, weights = X[weights > 0], weights[weights > 0]
-            weights = weights / weights.sum()
+            count = float(weights.sum())
+            weights = weights / count
         if len(X) < self.n_components:
             raise ValueError(
                 f"Expected n_samples >= n_components but got n_components = {self.n_components}, "
                 f"n_samples = {len(X)}"
             )
-        return X, weights
+        return X, weights, count
 
     def _note_features(self, X: Any) -> None:
         """As scikit-learn does for tables in memory."""
@@ -227,6 +232,7 @@ class MixtureEstimator(DensityMixin, BaseEstimator):
         self.objective_ = float(result.objective)
         self.lower_bound_ = float(result.log_likelihood)
         self.lower_bounds_ = list(result.log_likelihoods)
+        self.log_posterior_ = float(result.worth)
         self.history_ = list(result.history)
         if result.interrupted:
             warn_user("the fit was interrupted; the attributes hold the best parameters so far")

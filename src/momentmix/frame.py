@@ -37,6 +37,7 @@ class Frame:
             # A constant feature has no unit of its own: it gets the middle one of the others.
             middle = np.median(deviations[deviations > 0])
             self.scale = np.where(deviations > 0, deviations, middle)
+        self.to_features: np.ndarray | None = None
         if self.diagonal:
             self.inverse: Any = 1 / self.scale
             self.log_volume = float(np.sum(np.log(np.broadcast_to(self.scale, n))))
@@ -46,7 +47,8 @@ class Frame:
         # Directions in which the data do not vary are left as they are.
         roots = np.sqrt(np.where(values > 1e-10 * max(values[-1], 1e-300), values, 1.0))
         # The symmetric square root is the one that does not depend on signs of eigenvectors.
-        self.scale = ((vectors * roots) @ vectors.T) * deviations
+        self.to_features = (vectors * roots) @ vectors.T
+        self.scale = self.to_features * deviations
         self.inverse = ((vectors / roots) @ vectors.T) / deviations[:, None]
         self.log_volume = float(np.sum(np.log(roots)) + np.sum(np.log(deviations)))
 

@@ -158,7 +158,7 @@ class KnownCovarianceMixture(MixtureEstimator):
         if _dask.is_dask(X):
             return self._fit_dask(X, sample_weight)
         with self._kept_if_refused():
-            X, weights = self._fitted_rows(X, sample_weight)
+            X, weights, _ = self._fitted_rows(X, sample_weight)
             problem = _Problem(self, AtomData.of_rows(X, weights))
             problem.check_polish()
             with thread_limit(self.n_jobs):

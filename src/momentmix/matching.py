@@ -66,6 +66,7 @@ class Fit:
     interrupted: bool = False
     history: list[float] = field(default_factory=list)
     log_likelihoods: list[float] = field(default_factory=list)
+    worth: float = np.nan  # the log-likelihood less the penalty of the prior
 
 
 class MomentMatching:

@@ -12,8 +12,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from momentmix.covariance import make_covariance, merged_covariance, replaced
+from momentmix.covariance import LogNormalPrior, make_covariance, merged_covariance, replaced
 from momentmix.em import EMResult, Likelihood, Parameters, softmax
+
+
+#: EM steps that show what a split, and an exchange, is worth.
+SPLIT_STEPS, EXCHANGE_STEPS = 8, 12
+#: Nats a row below the best from which a few more steps may still gain.
+PROMISING = 0.2
+#: Score from which an exchange is not tried on large data.
+HOPELESS = -0.05
+#: Entries of X up to which steps of several mixtures at once cost little more than those of one.
+SMALL_DATA = 10_000
+#: Iterations that find a longest axis well enough.
+POWER_STEPS = 20
 
 
 class Split(NamedTuple):
@@ -32,21 +44,27 @@ def split_and_merge(
     *,
     tol: float,
     max_iter: int,
-    tries: int,
+    tries: int = 5,
 ) -> EMResult:
-    """Exchange merges for splits as long as one of the ``tries`` most promising gains."""
-    if len(fit.parameters.weights) < 3 or likelihood.kind == "tied" or fit.interrupted:
+    """Exchange merges for splits as long as one of the ``tries`` most promising gains.
+
+    On small data all of them take their first steps at once, and the best goes on.
+    """
+    if len(fit.parameters.weights) < 2 or likelihood.kind == "tied" or fit.interrupted:
         return fit
     n_iter = fit.n_iter
+    together = tries if likelihood.X.size <= SMALL_DATA else 1
     improved = True
     while improved:
         improved = False
-        for candidate in _candidates(likelihood, fit.parameters, rng)[:tries]:
-            trial = likelihood.fit(candidate, tol=tol, max_iter=12)
-            n_iter += trial.n_iter
-            if trial.worth < fit.worth - 0.05 and not trial.interrupted:
+        candidates = _candidates(likelihood, fit.parameters, rng)[:tries]
+        for i in range(0, len(candidates), together):
+            batch = candidates[i : i + together]
+            trial = max(likelihood.look_at(batch, EXCHANGE_STEPS), key=lambda trial: trial.worth)
+            n_iter += len(batch) * EXCHANGE_STEPS
+            if trial.worth < fit.worth - PROMISING and not trial.interrupted:
                 continue
-            if not trial.converged and not trial.interrupted:
+            if not trial.interrupted:
                 trial = likelihood.fit(trial.parameters, tol=tol, max_iter=max_iter)
                 n_iter += trial.n_iter
             if trial.worth > fit.worth + 10 * tol:
@@ -57,83 +75,72 @@ def split_and_merge(
     return fit._replace(n_iter=n_iter)
 
 
-def relocate(
-    likelihood: Likelihood,
-    fit: EMResult,
-    rng: np.random.Generator,
-    *,
-    tol: float,
-    max_iter: int,
-    tries: int,
-) -> EMResult:
-    """Move a component that is cheap to lose onto the samples around a random one, if it gains.
-
-    Finds small tight clusters, which no split points to. Each try is a few EM steps.
-    """
-    m, p = len(fit.parameters.weights), len(likelihood.X)
-    if m < 2 or fit.interrupted:
-        return fit
-    n_iter, fresh = fit.n_iter, True
-    for _ in range(tries):
-        if fresh:
-            log_joint = likelihood.log_joint(fit.parameters)
-            losses = drop_losses(log_joint.copy(), likelihood.weights, fit.parameters.weights)
-            R, _ = softmax(log_joint)
-            # Cheap ones more often, none never.
-            ranks = np.argsort(np.argsort(losses))
-            chance = 0.5**ranks
-            fresh = False
-        i = int(rng.choice(m, p=chance / chance.sum()))
-        near = np.sum((likelihood.X - likelihood.X[rng.integers(p)]) ** 2, axis=1)
-        count = int(np.exp(rng.uniform(np.log(3), np.log(max(4, p / m)))))
-        chosen = np.argsort(near)[:count]
-        trial = R.copy()
-        trial[:, i] = 0
-        trial /= np.maximum(trial.sum(axis=1, keepdims=True), 1e-300)
-        trial[chosen] = 0
-        trial[chosen, i] = 1
-        result = likelihood.fit(likelihood.from_responsibilities(trial), tol=1e-4, max_iter=25)
-        n_iter += result.n_iter
-        if result.worth > fit.worth - 0.01:
-            result = likelihood.fit(result.parameters, tol=tol, max_iter=max_iter)
-            n_iter += result.n_iter
-        if result.worth > fit.worth + 10 * tol:
-            fit, fresh = result, True
-        if result.interrupted:
-            return fit._replace(n_iter=n_iter, interrupted=True)
-    return fit._replace(n_iter=n_iter)
-
-
 def _candidates(
     likelihood: Likelihood, parameters: Parameters, rng: np.random.Generator
 ) -> list[Parameters]:
     """Mixtures with one component split, and two others merged or one other left out.
 
-    The most promising come first.
+    The most promising come first; the very first has all promising exchanges made at once that do
+    not meddle with each other.
     """
     kind, m = likelihood.kind, len(parameters.weights)
     log_joint = likelihood.log_joint(parameters)
     dropped = drop_losses(log_joint.copy(), likelihood.weights, parameters.weights)
-    merged = merge_losses(kind, parameters)
     R, _ = softmax(log_joint)
-    splits = {k: _split(likelihood, R[:, k], rng) for k in range(m)}
+    prior = likelihood.prior
+    penalties = np.zeros(m)
+    if prior is not None:
+        pull = prior.at(parameters.covariances)
+        prior, penalties = prior.about(pull.centre), pull.penalties / likelihood.count
+    splits = {k: _split(likelihood, R[:, k], prior, rng) for k in range(m)}
+    splits = {k: split for k, split in splits.items() if split.gain > 0}
+    if not splits:
+        return []
+    merged = merge_losses(kind, parameters) - (penalties[:, None] + penalties)
+    dropped -= penalties
     scored: list[tuple[float, int, int, int]] = []
     for k, split in splits.items():
-        if split.gain > -np.inf:
-            others = [i for i in range(m) if i != k]
-            scored += [(split.gain - dropped[i], k, i, i) for i in others]
-            scored += [(split.gain - merged[i, j], k, i, j) for i, j in combinations(others, 2)]
+        others = [i for i in range(m) if i != k]
+        scored += [(split.gain - dropped[i], k, i, i) for i in others]
+        scored += [(split.gain - merged[i, j], k, i, j) for i, j in combinations(others, 2)]
     scored.sort(reverse=True)
-    chosen: list[Parameters] = []
+    if likelihood.X.size > SMALL_DATA:  # where a try is dear, scores are good
+        scored = [entry for entry in scored if entry[0] > HOPELESS]
+    exchanges = _without_repetition(scored, 2 * m)
+    chosen = [_exchanged(kind, parameters, splits[k], k, i, j) for k, i, j in exchanges]
+    together = _independent(scored)
+    if len(together) > 1:
+        several = parameters
+        for k, i, j in together:
+            several = _exchanged(kind, several, splits[k], k, i, j)
+        chosen.insert(0, several)
+    return chosen
+
+
+def _without_repetition(scored: list[tuple[float, int, int, int]], most: int) -> list[tuple]:
+    """After one exchange with a split and one with a sacrifice, their further pairings wait."""
+    chosen: list[tuple] = []
     seen: set[tuple[int, int, int]] = set()
     for _, k, i, j in scored:
-        # After one candidate with a split and one with a sacrifice, their further pairings wait.
         if {(k, k, -1), (i, j, 0)} <= seen:
             continue
         seen |= {(k, k, -1), (i, j, 0)}
-        chosen.append(_exchanged(kind, parameters, splits[k], k, i, j))
-        if len(chosen) == 2 * m:
+        chosen.append((k, i, j))
+        if len(chosen) == most:
             break
+    return chosen
+
+
+def _independent(scored: list[tuple[float, int, int, int]]) -> list[tuple]:
+    """Exchanges that should gain and touch no component twice, the best first."""
+    chosen: list[tuple] = []
+    touched: set[int] = set()
+    for gain, k, i, j in scored:
+        if gain <= 0:
+            break
+        if touched.isdisjoint((k, i, j)):
+            touched |= {k, i, j}
+            chosen.append((k, i, j))
     return chosen
 
 
@@ -154,7 +161,9 @@ def drop_losses(L: np.ndarray, weights: np.ndarray, shares: np.ndarray) -> np.nd
     return losses + np.log1p(-np.minimum(shares, 1 - 1e-16))
 
 
-def _split(likelihood: Likelihood, r: np.ndarray, rng: np.random.Generator) -> Split:
+def _split(
+    likelihood: Likelihood, r: np.ndarray, prior: LogNormalPrior | None, rng: np.random.Generator
+) -> Split:
     """The best of a few splits of one component, by EM on the samples that are mostly its own.
 
     The gain is -∞ where there are too few of them.
@@ -165,29 +174,42 @@ def _split(likelihood: Likelihood, r: np.ndarray, rng: np.random.Generator) -> S
     share = float(weights.sum())
     if len(own) < 8 or share <= 0:
         return best
-    local = likelihood.part(own, weights / share)
-    X = local.X
+    weights = weights / share
+    X = likelihood.X[own]
+    X = X - weights @ X
+    along = X @ principal_axes(X, weights, rng).T
+    sides = [side for side in along.T > 0 if 2 <= side.sum() <= len(side) - 2]
+    if not sides:
+        return best
+    local = likelihood.part(own, weights, share, prior)
     one = local.from_responsibilities(np.ones((len(own), 1)))
-    single = local.value(one)
-    for direction in _directions(local, one, rng):
-        side = (X - one.means[0]) @ direction > 0
-        if not 2 <= side.sum() <= len(side) - 2:
-            continue
-        start = local.from_responsibilities(np.column_stack([side, ~side]).astype(float))
-        two = local.fit(start, tol=1e-3, max_iter=10)
-        gain = share * (two.log_likelihood - single)
+    single = local.value(one) - local.penalty(one)
+    starts = [
+        local.from_responsibilities(np.column_stack([side, ~side]).astype(float)) for side in sides
+    ]
+    for two in local.look_at(starts, SPLIT_STEPS):
+        gain = share * (two.worth - single)
         if np.isfinite(gain) and gain > best.gain:
             best = Split(gain, *two.parameters)
     return best
 
 
-def _directions(local: Likelihood, one: Parameters, rng: np.random.Generator) -> list[np.ndarray]:
-    """Where a component may fall apart: its longest axis, as it is and in its own metric."""
-    centred = (local.X - one.means[0]) * np.sqrt(local.weights)[:, None]
-    variances = np.sum(centred**2, axis=0) + 1e-300
-    raw = np.linalg.svd(centred, full_matrices=False)[2][0]
-    scaled = np.linalg.svd(centred / np.sqrt(variances), full_matrices=False)[2][0]
-    return [raw, scaled / np.sqrt(variances), rng.normal(size=len(raw)) / np.sqrt(variances)]
+def principal_axes(X: np.ndarray, weights: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Directions along which centred samples may fall apart; (3, n).
+
+    The longest axis, as it is and in units of each feature's deviation, by power iteration, and a
+    random direction in these units.
+    """
+    n = X.shape[1]
+    deviations = np.sqrt(weights @ (X * X)) + 1e-150
+    axes = []
+    for scale in (np.ones(n), 1 / deviations):
+        v = rng.normal(size=n)
+        for _ in range(POWER_STEPS):
+            v = scale * ((weights * (X @ (scale * v))) @ X)
+            v /= max(float(np.linalg.norm(v)), 1e-300)
+        axes.append(scale * v)
+    return np.stack([*axes, rng.normal(size=n) / deviations])
 
 
 def merge_losses(kind: str, parameters: Parameters) -> np.ndarray:

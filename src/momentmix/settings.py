@@ -41,7 +41,8 @@ def check_settings(s: Any) -> None:
     number(s, "reg_covar", Real, 0)
     one_of(s, "weighting", ("auto", "orders", "optimal"))
     one_of(s, "moments", ("auto", "tensors", "samples"))
-    one_of(s, "selection", ("likelihood", "corrected"))
+    if s.prior is not None:
+        number(s, "prior", Real, 0, ("auto", "cv"))
 
 
 def check_common_settings(s: Any, inits: tuple) -> None:
@@ -171,7 +172,7 @@ def second_model(s: Any, model: matching.Model, p: int) -> matching.Model | None
     weights = [*model.weights, model.weights[-1] / order]
     second = replace(model, order=order, weights=weights)
     alike = is_explicit(model.kind, model.m, model.n, order) == model.explicit
-    return second if alike and search.affordable_starts(second, p) > 1 else None
+    return second if alike else None
 
 
 def given_start(
@@ -195,7 +196,7 @@ def given_start(
         points = frame.apply(means)
         scaled = around_points(s.covariance_type, points)
         if likelihood is not None:
-            scaled = search.nearest_start(likelihood, points)
+            scaled = search.nearest_start(likelihood, likelihood.X, points)
             if s.weights_init is None and scaled.weights.min() > 0:
                 weights = scaled.weights
         covariances = frame.back(scaled).covariances

@@ -47,6 +47,7 @@ from momentmix.covariance.likelihood import (
     too_few,
     without_noise,
 )
+from momentmix.covariance.prior import LogNormalPrior, customary_strength, prior_for
 from momentmix.covariance.validation import common_noise, component_covariance, noise_covariance
 
 __all__ = [
@@ -55,6 +56,7 @@ __all__ = [
     "Covariance",
     "Diagonal",
     "Full",
+    "LogNormalPrior",
     "Spherical",
     "Tied",
     "Zero",
@@ -62,6 +64,7 @@ __all__ = [
     "common_covariance",
     "common_noise",
     "component_covariance",
+    "customary_strength",
     "fitted_covariance",
     "free_parameters",
     "log_density_coefficients",
@@ -72,6 +75,7 @@ __all__ = [
     "optimism",
     "pooled_coupling",
     "precision_cholesky",
+    "prior_for",
     "projected_covariance",
     "raised_to_floor",
     "replaced",

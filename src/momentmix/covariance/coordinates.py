@@ -137,13 +137,27 @@ def restricted(kind: str, weights: np.ndarray, G: np.ndarray) -> np.ndarray:
     return diagonals if kind == "diag" else diagonals.sum(axis=2)
 
 
-def raised_to_floor(kind: str, array: np.ndarray, floor: float) -> np.ndarray:
-    """The nearest covariances with no variance, or eigenvalue, below the floor."""
+def raised_to_floor(kind: str, array: np.ndarray, floor: Any) -> np.ndarray:
+    """The covariances with no variance, or eigenvalue relative to the floor, below it.
+
+    The floor is a number, variances (n,), or for matrices a positive definite matrix F (n, n). Of
+    all Σ ⪰ F, the result S gives samples of covariance Σ the highest likelihood: it minimises
+    log|S| + tr ΣS⁻¹.
+    """
     if kind in DIAGONAL_TYPES:
         return np.maximum(array, floor)
-    values, vectors = np.linalg.eigh(array)
-    raised = (vectors * np.maximum(values, floor)[..., None, :]) @ vectors.swapaxes(-1, -2)
-    return (raised + raised.swapaxes(-1, -2)) / 2
+    n = array.shape[-1]
+    floor = floor * np.eye(n) if np.ndim(floor) == 0 else floor
+    try:
+        np.linalg.cholesky(array - floor)
+        return array
+    except np.linalg.LinAlgError:
+        root = np.linalg.cholesky(floor)
+        relative = np.linalg.solve(root, np.linalg.solve(root, array).swapaxes(-1, -2))
+        values, vectors = np.linalg.eigh((relative + relative.swapaxes(-1, -2)) / 2)
+        side = root @ vectors
+        raised = (side * np.maximum(values, 1.0)[..., None, :]) @ side.swapaxes(-1, -2)
+        return (raised + raised.swapaxes(-1, -2)) / 2
 
 
 def smallest_variance(kind: str, array: np.ndarray) -> float:

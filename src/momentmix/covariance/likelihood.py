@@ -37,16 +37,16 @@ def log_density_coefficients(
 
 
 def fitted_covariance(
-    kind: str, shares: np.ndarray, means: np.ndarray, seconds: np.ndarray, floor: float
+    kind: str, shares: np.ndarray, means: np.ndarray, seconds: np.ndarray
 ) -> np.ndarray:
-    """Covariances of components with given shares, means and mean features; floor I is added."""
+    """Covariances of components with given shares, means and mean features."""
     n = means.shape[1]
     if kind == "spherical":
-        return np.maximum(seconds[:, 0] - np.sum(means * means, axis=1), 0) / n + floor
+        return np.maximum(seconds[:, 0] - np.sum(means * means, axis=1), 0) / n
     if kind == "diag":
-        return np.maximum(seconds - means * means, 0) + floor
+        return np.maximum(seconds - means * means, 0)
     matrices = seconds[:, packing(n)[1]].reshape(-1, n, n)
-    matrices = matrices - means[:, :, None] * means[:, None, :] + floor * np.eye(n)
+    matrices = matrices - means[:, :, None] * means[:, None, :]
     return np.tensordot(shares, matrices, axes=1) if kind == "tied" else matrices
 
 

@@ -1,0 +1,139 @@
+"""A prior on the covariances of a mixture: they may differ, but seldom by orders of magnitude.
+
+The logarithms of the covariances are taken to be normal about a common one, L, which is free:
+
+    penalty = ν/4 Σ_k ‖log Σ_k - L‖²,   smallest for L = (1/m) Σ_k log Σ_k.
+
+exp L is the geometric mean of the covariances. Near it the penalty is that of ν rows with the
+covariance exp L in each component (ν/2 times twice the Kullback–Leibler divergence), so ν counts in
+rows, and vanishes beside many. It knows no scale of its own: only ratios of covariances count.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from momentmix.covariance.classes import DIAGONAL_TYPES
+
+#: Rows that the prior counts for, for each number that determines the variance of one direction.
+ROWS = 3.0
+
+
+def customary_strength(kind: str, n: int) -> float:
+    """ν for a type: three times (1 + the dimension of what a variance is estimated beside)."""
+    return ROWS * (2.0 if kind in DIAGONAL_TYPES else n + 1.0)
+
+
+class LogNormalPrior:
+    """log Σ_k normal about L with the weight of ``strength`` rows; ``centre`` is L, if given.
+
+    Of one covariance, or one that all components share, it says nothing.
+    """
+
+    def __init__(
+        self, kind: str, n: int, strength: float, centre: np.ndarray | None = None
+    ) -> None:
+        self.kind, self.n, self.strength, self.centre = kind, n, float(strength), centre
+        self.times = n if kind == "spherical" else 1  # how often a variance stands in Σ
+
+    def at(self, covariances: np.ndarray, groups: int = 1) -> Pull:
+        """What the prior says at the covariances of some mixtures, one after the other."""
+        pull = DiagonalPull if self.kind in DIAGONAL_TYPES else FullPull
+        return pull(self, covariances, groups)
+
+    def centres(self, logs: np.ndarray, groups: int) -> np.ndarray:
+        """L of each of some mixtures, in a shape that broadcasts to the logarithms (S m, …)."""
+        if self.centre is not None:
+            return self.centre
+        if groups == 1:
+            return logs.mean(axis=0)
+        by_group = logs.reshape(groups, -1, *logs.shape[1:])
+        return np.repeat(by_group.mean(axis=1), by_group.shape[1], axis=0)
+
+    def pooled(self, counts: np.ndarray, scatter: np.ndarray) -> np.ndarray:
+        """Covariances to begin with, as if the prior's rows had the covariance of all rows."""
+        rows = counts.reshape(-1, *[1] * (scatter.ndim - 1))
+        common = np.tensordot(counts / counts.sum(), scatter, axes=1)
+        return (rows * scatter + self.strength * common) / (rows + self.strength)
+
+    def about(self, centre: np.ndarray) -> LogNormalPrior:
+        """The same with L held where it is."""
+        return LogNormalPrior(self.kind, self.n, self.strength, centre)
+
+
+class Pull:
+    """The prior at covariances Σ_k: the penalty of each, and a step of the M-step from there."""
+
+    centre: np.ndarray  # L
+    penalties: np.ndarray  # (m,), of each component
+
+    def step(self, counts: np.ndarray, scatter: np.ndarray) -> np.ndarray:
+        """Covariances that raise -½ Σ_k n_k (log|Σ_k| + tr C_k Σ_k⁻¹) - penalty, from here.
+
+        The penalty is replaced by that of ν' rows of covariance Ψ_k with the same gradient at Σ_k,
+        Ψ_k = Σ_k - (ν/ν') Σ_k (∂log_Σk [log Σ_k - L]) Σ_k, of which the maximum is known:
+        (n_k C_k + ν' Ψ_k) / (n_k + ν'). With ν' = ν (1 + the largest positive entry of
+        log Σ_k - L in the eigenvectors of Σ_k) the curvature is right too where matrices commute,
+        and Ψ_k is positive there. The line from Σ_k to the maximum always begins uphill; a long
+        step may overshoot.
+        """
+        raise NotImplementedError
+
+
+class DiagonalPull(Pull):
+    """For variances: all is entry by entry. A spherical one counts for each of n features."""
+
+    def __init__(self, prior: LogNormalPrior, variances: np.ndarray, groups: int) -> None:
+        self.strength, self.variances = prior.strength, variances
+        logs = np.log(variances)
+        self.centre = prior.centres(logs, groups)
+        self.away = logs - self.centre
+        squares = (self.away**2).reshape(len(logs), -1).sum(axis=1)
+        self.penalties = prior.strength / 4 * prior.times * squares
+
+    def step(self, counts: np.ndarray, scatter: np.ndarray) -> np.ndarray:
+        counts = counts.reshape(-1, *[1] * (scatter.ndim - 1))
+        rows = self.strength * (1 + np.maximum(self.away, 0))
+        pulled = (rows - self.strength * self.away) * self.variances
+        return (counts * scatter + pulled) / (counts + rows)
+
+
+class FullPull(Pull):
+    """For matrices, in the eigenvectors of each: one eigendecomposition a component."""
+
+    def __init__(self, prior: LogNormalPrior, matrices: np.ndarray, groups: int) -> None:
+        self.strength, self.matrices = prior.strength, matrices
+        values, self.vectors = np.linalg.eigh(matrices)
+        self.values = np.maximum(values, 1e-300)
+        self.logs = np.log(self.values)
+        turned = self.vectors.swapaxes(1, 2)
+        logarithms = (self.vectors * self.logs[:, None, :]) @ turned
+        self.centre = prior.centres(logarithms, groups)
+        away = logarithms - self.centre
+        self.penalties = prior.strength / 4 * np.sum(away * away, axis=(1, 2))
+        self.away = turned @ away @ self.vectors
+
+    def step(self, counts: np.ndarray, scatter: np.ndarray) -> np.ndarray:
+        nu, values, logs = self.strength, self.values, self.logs
+        # Σ (∂log_Σ B) Σ has the entries d_i d_j (log d_i - log d_j) / (d_i - d_j) B_ij.
+        gaps = values[:, :, None] - values[:, None, :]
+        near = np.abs(gaps) <= 1e-8 * values[:, :, None]
+        slopes = (logs[:, :, None] - logs[:, None, :]) / np.where(near, 1.0, gaps)
+        slopes = np.where(near, 1 / values[:, :, None], slopes)
+        pulled = values[:, :, None] * values[:, None, :] * slopes * self.away
+        pulled = self.vectors @ pulled @ self.vectors.swapaxes(1, 2)
+        furthest = np.max(np.diagonal(self.away, axis1=1, axis2=2), axis=1)
+        rows = (nu * (1 + np.maximum(furthest, 0)))[:, None, None]
+        counts = counts[:, None, None]
+        result = (counts * scatter + rows * self.matrices - nu * pulled) / (counts + rows)
+        return (result + result.swapaxes(1, 2)) / 2
+
+
+def prior_for(kind: str, n: int, strength: Any) -> LogNormalPrior | None:
+    """The prior of a strength in rows, or of the customary one; None where there is none."""
+    if strength is None or kind in ("tied", "zero"):
+        return None
+    nu = customary_strength(kind, n) if isinstance(strength, str) else float(strength)
+    return LogNormalPrior(kind, n, nu) if nu > 0 else None
