@@ -1,5 +1,6 @@
 """Gaussian mixtures through their moments."""
 
+from momentmix._warnings import CollapseWarning
 from momentmix.atoms import Gradient
 from momentmix.decomposition import SymmetricCP, symmetric_cp
 from momentmix.dense import dense_moment
@@ -12,6 +13,7 @@ from momentmix.samples import Samples, debiased_moment
 from momentmix.tensors import MomentTensors
 
 __all__ = [
+    "CollapseWarning",
     "Gradient",
     "KnownCovarianceMixture",
     "Mixture",

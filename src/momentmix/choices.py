@@ -14,6 +14,9 @@ from momentmix.packed import total_size
 #: Beyond this order, moments of samples say little that rounding and outliers leave standing.
 HIGHEST_ORDER = 12
 MARGIN = 1.2
+#: How many times as many moments as parameters make an estimate nearly as good as maximum
+#: likelihood, where there are explicit moments of an order up to the second number.
+AMPLE, AMPLE_ORDER = 2.1, 8
 
 #: Distinct moments and parameters up to which a fit holds the moments and their Jacobian.
 EXPLICIT_MOMENTS, EXPLICIT_PARAMETERS = 3000, 700
@@ -50,6 +53,24 @@ def needed_order(kind: str, m: int, n: int) -> int:
     while not is_enough(kind, m, n, order, MARGIN):
         order += 1
     return order
+
+
+def customary_order(kind: str, m: int, n: int) -> int:
+    """The order that "auto" takes: ample moments, where they are few enough to be explicit.
+
+    At least 4: errors with order 3 are many times those with order 4 for full covariances
+    (benchmarks/default.py), and no smaller for others.
+    """
+    least = needed_order(kind, m, n)
+    wanted = max(least, 4)
+    if kind != "tied":  # whose means alone must follow from the higher orders
+        most = max(wanted, AMPLE_ORDER)
+        while wanted < most and not is_enough(kind, m, n, wanted, AMPLE):
+            wanted += 1
+    for order in range(wanted, 3, -1):
+        if is_explicit(kind, m, n, order) and is_enough(kind, m, n, order):
+            return order
+    return least
 
 
 def check_order(kind: str, m: int, n: int, order: int) -> None:

@@ -10,24 +10,27 @@ from momentmix import _dask, matching, search
 from momentmix._parallel import thread_limit
 from momentmix._progress import Progress
 from momentmix.choices import (
+    gaussian_weights,
     parameter_count,
     sampling_weights,
     tensors_pay,
 )
-from momentmix.covariance import LogNormalPrior, prior_for, raised_to_floor
+from momentmix.covariance import LogNormalPrior, on_floor, prior_for, raised_to_floor, too_few
 from momentmix.data import AtomData, Data, TensorData
 from momentmix.em import Likelihood, Parameters
-from momentmix.fitted import MixtureEstimator
+from momentmix.fitted import MixtureEstimator, by_weight
 from momentmix.frame import Frame
+from momentmix.noise import effective_count
+from momentmix.rounding import rounding_variances
 from momentmix.settings import (
     check_settings,
     frame_for,
     given_start,
     model_for,
     order_for,
-    second_model,
 )
 from momentmix.starts import around_points, normal_points
+from momentmix.strength import cross_validated
 from momentmix.tensors import MomentTensors
 
 #: Rows that a Dask array is taken to have, which may not know; tensors pay for that many.
@@ -37,17 +40,19 @@ CLUSTER_ROWS = 10_000_000
 class MomentMixture(MixtureEstimator):
     """Gaussian mixture fitted by its moments, then by its likelihood.
 
-    A drop-in for scikit-learn's ``GaussianMixture``: same methods and fitted attributes. Moments
-    lead to the basin of a good optimum from almost any start; a few EM steps finish, and exchanges
-    of a merge for a split repair what is still wrong.
+    A drop-in for scikit-learn's ``GaussianMixture``: same methods and fitted attributes. Rows in
+    memory are fitted by EM on a penalised likelihood, and exchanges of a merge for a split repair
+    what EM leaves wrong. Moments are matched where rows are not to be read again (``polish=None``,
+    ``partial_fit``, ``fit_moments``, Dask), and where starts of that kind are asked for
+    (``n_init``). Components come by falling weight, unless a start was given.
 
     Parameters
     ----------
     n_components : int, default=1
     covariance_type : {"full", "tied", "diag", "spherical"}, default="full"
     order : int or "auto", default="auto"
-        Moments of orders 1 to ``order`` are matched. "auto" is the least order ≥ 3 that can
-        determine the parameters.
+        Moments of orders 1 to ``order`` are matched. "auto" is the least order that can determine
+        the parameters, and at least 4 where there are few enough moments.
     order_weights : "auto" or sequence of order + 1 floats, default="auto"
         Weights of orders 0..order in the cost, in centred and scaled coordinates. "auto" derives
         them from the sampling noise of the moments: of normal data (1/k!) without polish, which
@@ -67,13 +72,22 @@ class MomentMixture(MixtureEstimator):
     init : {"auto", "random", "k-means++", "spectral"}, default="auto"
         Where moment fits start. "auto" takes several kinds in turn.
     n_init : int or "auto", default="auto"
-        Number of moment starts. "auto" runs a small portfolio, plain EM starts included.
+        Number of moment starts. "auto" searches with polish: EM from k-means and random starts,
+        each repaired by exchanges of a merge for a split, until two agree; and without polish
+        tries moment starts until enough agree.
     polish : {"em", None}, default="em"
         None gives the moment estimate itself.
     prior : {"auto", "cv", None} or float, default="auto"
-        Keeps the covariances of the components within reason of each other.
+        How firmly the covariances of the components are held together. Their logarithms are taken
+        to be normal about a common one, with the weight of so many rows in each component: a
+        number, 3n - 1 for "auto" (2 for diag and spherical), or one that cross-validation chooses
+        ("cv"). The effect vanishes beside many rows; on few it keeps components from collapsing
+        onto a handful of them. No covariance is then smaller than what rounding of the columns
+        hides, either. None maximises the likelihood alone, as scikit-learn does. A tied covariance
+        has no others to be held to.
     reg_covar : float, default=1e-6
-        Added to every variance, relative to the variance of the data.
+        The least variance that a component may have in any direction, relative to the variance of
+        the data there.
     max_iter : int, default=200
         Limit on iterations of each solver.
     tol : float, default=1e-6
@@ -104,6 +118,13 @@ class MomentMixture(MixtureEstimator):
         Moment cost of the start that led to the result.
     lower_bound_ : float
         Mean log-likelihood a sample; NaN without polish, which has not looked at it.
+    log_posterior_ : float
+        The same less the penalty of the prior: what the fit maximises.
+    prior_strength_ : float
+        Of the prior, in rows; 0 if there is none.
+    collapsed_ : ndarray of int
+        Components that rest on too few rows, or have no extent in some direction; there is a
+        warning about them, and BIC and AIC mean little.
     history_ : list of float
         Moment cost after each iteration of that start.
     moments_ : MomentTensors
@@ -199,7 +220,7 @@ class MomentMixture(MixtureEstimator):
         result.log_likelihood -= frame.log_volume
         result.worth -= frame.log_volume
         result.log_likelihoods = [v - frame.log_volume for v in result.log_likelihoods]
-        self._finish(result, frame)
+        self._finish(result, frame, parts[3].floor, count)
         return self
 
     def _likelihood_problem(
@@ -209,18 +230,23 @@ class MomentMixture(MixtureEstimator):
         frame = frame_for(self, data)
         scaled = data.within(frame)
         rows = scaled.atoms.means
+        hidden = np.zeros(frame.n) if self.prior is None else rounding_variances(X)
         likelihood = Likelihood(
             rows,
             weights,
             self.covariance_type,
-            self._floor,
+            frame.bound(self._floor, hidden),
             prior=self._prior(X.shape[1]),
             count=count,
             to_features=frame.to_features,
         )
-        model = model_for(
-            self, scaled, frame.unit, False, lambda order: sampling_weights(rows, weights, order)
-        )
+        auto_weights = gaussian_weights
+        if self.n_init != "auto":  # moment starts, weighted by the noise of these rows
+
+            def auto_weights(order: int) -> list[float]:
+                return sampling_weights(rows, weights, order)
+
+        model = model_for(self, scaled, frame.unit, False, auto_weights)
         return model, frame, scaled, likelihood
 
     def _prior(self, n: int) -> LogNormalPrior | None:
@@ -228,7 +254,7 @@ class MomentMixture(MixtureEstimator):
 
     @property
     def _floor(self) -> float:
-        # A little is added even for reg_covar=0: a component of one sample must stay finite.
+        # A little even for reg_covar=0: a component of one sample must stay finite.
         return max(float(self.reg_covar), 1e-12)
 
     def _fit_dask(self, X: Any, sample_weight: Any) -> MomentMixture:
@@ -246,7 +272,7 @@ class MomentMixture(MixtureEstimator):
         scaled = data.within(frame)
         with thread_limit(self.n_jobs):
             result = self._solve_moments(model_for(self, scaled, frame.unit, True), frame, scaled)
-        result.log_likelihood = np.nan
+        result.log_likelihood, em = np.nan, None
         if self.polish == "em" and not result.interrupted:
             em = _dask.DaskLikelihood(rows, frame, kind, self._floor, prior=self._prior(n))
             with Progress(self.verbose, int(self.max_iter), "EM steps") as progress:
@@ -260,8 +286,9 @@ class MomentMixture(MixtureEstimator):
             result.log_likelihood = polished.log_likelihood - frame.log_volume
             result.worth = polished.worth - frame.log_volume
             result.converged, result.interrupted = polished.converged, polished.interrupted
+            result.strength = 0.0 if em.prior is None else em.prior.strength
         result.n_passes = rows.n_passes
-        self._finish(result, frame)
+        self._finish(result, frame, self._floor, em.count if em is not None else np.inf)
         return self
 
     def _data(self, X: np.ndarray, weights: np.ndarray | None) -> Data:
@@ -283,7 +310,7 @@ class MomentMixture(MixtureEstimator):
             result = self._solve_moments(model, frame, scaled)
         result.log_likelihood = np.nan
         result.n_passes += passes if data.passes == 0 else 0
-        self._finish(result, frame)
+        self._finish(result, frame, model.floor, effective_count(data))
         return self
 
     def _solve_moments(self, model: matching.Model, frame: Frame, data: Data) -> matching.Fit:
@@ -317,13 +344,20 @@ class MomentMixture(MixtureEstimator):
         if model.m == 1 and given is None:
             fit = matching.single_component(model.kind, data, float(self.reg_covar))
             safe = raised_to_floor(model.kind, fit.parameters.covariances, self._floor)
-            fit.parameters = fit.parameters._replace(covariances=safe)
-            fit.log_likelihood = fit.worth = whole.value(fit.parameters)
+            fit.log_likelihood = whole.value(fit.parameters._replace(covariances=safe))
+            fit.worth = fit.log_likelihood
             return fit
         try:
             if early:
                 raise KeyboardInterrupt
-            return self._search(model, data, whole, given, rng)
+            fit = self._search(model, data, whole, given, rng)
+            if self.prior == "cv" and whole.prior is not None and not fit.interrupted:
+                customary = whole.prior
+                whole.prior = cross_validated(whole, customary, fit.parameters, rng)
+                if whole.prior.strength != customary.strength:
+                    fit = self._search(model, data, whole, given, rng)
+            fit.strength = 0.0 if whole.prior is None else whole.prior.strength
+            return fit
         except KeyboardInterrupt:  # so early that there is nothing better than a guess
             points = normal_points(data, rng)
             guess = given or around_points(model.kind, points[: model.m])
@@ -365,14 +399,22 @@ class MomentMixture(MixtureEstimator):
                 callback=progress.start,
             )
 
-    def _finish(self, result: matching.Fit, frame: Frame) -> None:
+    def _finish(self, result: matching.Fit, frame: Frame, floor: Any, count: float) -> None:
+        kind = self.covariance_type
+        if self.means_init is None and not self.warm_start:
+            result.parameters = by_weight(kind, result.parameters)
+        weights, _, covariances = result.parameters
+        flat = np.broadcast_to(on_floor(kind, covariances, floor), weights.shape)
+        thin = too_few(kind, count * weights, frame.n) if len(weights) > 1 else flat & False
         try:
-            self._set(result, frame.back(result.parameters), self.covariance_type)
+            self._set(result, frame.back(result.parameters), kind)
         except np.linalg.LinAlgError as error:
             raise ValueError(
                 f"a fitted covariance is singular with reg_covar={self.reg_covar:g}; raise it, "
                 "or drop constant or dependent features"
             ) from error
+        self.prior_strength_ = float(result.strength)
+        self._note_collapse(flat, thin, count * weights)
 
     def _check_settings(self) -> None:
         check_settings(self)

@@ -16,8 +16,8 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from momentmix import _dask
 from momentmix._parallel import thread_limit
-from momentmix._warnings import warn_user
-from momentmix.covariance import precision_cholesky
+from momentmix._warnings import CollapseWarning, warn_user
+from momentmix.covariance import chosen, precision_cholesky
 from momentmix.data import AtomData, Data, TensorData, data_of
 from momentmix.em import Parameters, softmax
 from momentmix.matching import Fit
@@ -42,6 +42,8 @@ SOLVED = (
     "lower_bound_",
     "lower_bounds_",
     "log_posterior_",
+    "prior_strength_",
+    "collapsed_",
     "history_",
 )
 
@@ -242,6 +244,26 @@ class MixtureEstimator(DensityMixin, BaseEstimator):
                 f"or tol (now {self.tol:g}), or ask for fewer components"
             )
 
+    def _note_collapse(self, flat: np.ndarray, thin: np.ndarray, counts: np.ndarray) -> None:
+        """Which components are not to be trusted, with a warning; all arguments are (m,)."""
+        self.collapsed_ = np.flatnonzero(flat | thin)
+        said = []
+        if np.any(thin):
+            rows = ", ".join(f"{count:.0f}" for count in counts[thin])
+            said.append(f"{_which(thin, 'rest')} on about {rows} rows, few for such a covariance")
+        if np.any(flat):
+            said.append(
+                f"{_which(flat, 'have')} no extent in some direction, where rows share a value or "
+                "columns depend on each other"
+            )
+        if said:
+            warn_user(
+                f"{'; '.join(said)}. What they look like may be chance, and BIC and AIC mean "
+                "little: ask for fewer components or a simpler covariance_type, or look at the "
+                "columns",
+                CollapseWarning,
+            )
+
     # What a fitted estimator answers
 
     def _generator(self) -> np.random.Generator:
@@ -301,6 +323,24 @@ class MixtureEstimator(DensityMixin, BaseEstimator):
     def aic(self, X: Any) -> float:
         """Akaike information criterion; the lower the better."""
         return -2 * self._total_score(X)[0] + 2 * self._n_parameters()
+
+
+def _which(components: np.ndarray, verb: str) -> str:
+    """Some components and what they do, in words."""
+    numbers = [str(j) for j in np.flatnonzero(components)]
+    if len(numbers) == 1:
+        return f"component {numbers[0]} {'has' if verb == 'have' else verb + 's'}"
+    if len(numbers) > 8:
+        numbers = [*numbers[:7], f"{len(numbers) - 7} more"]
+    return f"components {', '.join(numbers)} {verb}"
+
+
+def by_weight(kind: str, parameters: Parameters) -> Parameters:
+    """The components by falling weight; of equal ones, by their means."""
+    weights, means, covariances = parameters
+    keys = [*means.T[::-1], -np.round(weights, 9)]
+    order = np.lexsort(keys)
+    return Parameters(weights[order], means[order], chosen(kind, covariances, order))
 
 
 def _most_probable(mixture: Mixture, X: np.ndarray) -> np.ndarray:

@@ -23,12 +23,12 @@ class Frame:
     """x = centre + z scale (z @ scale where it is a matrix); ``log_volume`` is log |det scale|."""
 
     def __init__(self, kind: str, centre: np.ndarray, covariance: np.ndarray) -> None:
-        self.kind, self.centre, self.unit = kind, centre, 1.0
+        self.kind, self.centre, self.unit, self.n = kind, centre, 1.0, len(centre)
         self.diagonal = make_covariance(kind, None, len(centre)).diagonal
         n = len(centre)
         deviations = np.sqrt(np.maximum(np.diag(covariance), 0))
-        largest = float(np.max(np.abs(centre), initial=0)) * np.finfo(float).eps * 16
-        deviations = np.where(deviations > largest, deviations, 0)
+        # Rounding alone makes a constant feature vary by about this much, each by its own size.
+        deviations = np.where(deviations > 16 * np.finfo(float).eps * np.abs(centre), deviations, 0)
         if not np.any(deviations):
             self.scale: Any = 1.0 if kind in ONE_UNIT else np.ones(n)
         elif kind in ONE_UNIT:
@@ -84,6 +84,19 @@ class Frame:
             shares = weights if len(matrices) > 1 else np.array([weights.sum()])
             covariance = covariance + np.tensordot(shares, matrices, axes=1)
         return cls(kind, centre, covariance)
+
+    def bound(self, least: float, variances: np.ndarray) -> Any:
+        """A lower bound of covariances: ``least`` in these units, and variances of the features.
+
+        A number, variances (n,) or a matrix, as covariance.raised_to_floor takes it.
+        """
+        if not np.any(variances):
+            return least
+        if self.kind in ONE_UNIT:
+            return least + float(np.mean(variances)) * self.inverse**2
+        if self.diagonal:
+            return least + variances * self.inverse**2
+        return least * np.eye(self.n) + (self.inverse.T * variances) @ self.inverse
 
     def apply(self, X: np.ndarray) -> np.ndarray:
         if self.diagonal:

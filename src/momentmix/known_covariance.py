@@ -19,7 +19,7 @@ from momentmix.choices import check_rank
 from momentmix.covariance import common_covariance, common_noise, make_covariance
 from momentmix.data import AtomData, Data, TensorData, mean_and_covariance
 from momentmix.em import EM, Likelihood, Parameters
-from momentmix.fitted import MixtureEstimator
+from momentmix.fitted import MixtureEstimator, by_weight
 from momentmix.frame import Frame
 from momentmix.matching import Fit
 from momentmix.noise import (
@@ -211,8 +211,11 @@ class KnownCovarianceMixture(MixtureEstimator):
         if not isinstance(self.covariance, str):
             self.covariance_ = np.asarray(self.covariance, dtype=np.float64)
         covariances = common_covariance(noise.kind, m, noise.matrices()[0])
-        means = problem.frame.restore(result.parameters.means)
-        parameters = Parameters(result.parameters.weights, means, covariances)
+        found = result.parameters
+        if self.means_init is None and not self.warm_start:
+            found = by_weight("spherical", found)
+        means = problem.frame.restore(found.means)
+        parameters = Parameters(found.weights, means, covariances)
         self._set(result, parameters, noise.kind, definite=problem.definite)
 
     def _check_settings(self) -> None:
@@ -362,15 +365,13 @@ class _Problem:
         s, shift = self.s, self.frame.log_volume
         tol, max_iter = float(s.tol), int(s.max_iter)
         part = search.sample_of_rows(whole, self.rng)
-        tries = search.LikelihoodSearch(part, self.rng, tol, max_iter)
         try:
-            others = [fit.parameters, *search.plain_starts(part, self.m, self.rng)]
-            candidates = [search.candidate(parameters) for parameters in others]
-            total = len(candidates) + 4
-            with Progress(s.verbose, total, "EM starts") as progress, single_threaded_blas():
-                short = tries.shortlist(candidates, progress.start)
-                best, values = tries.best(short, progress.start)
-            rival = whole.fit(best.result.parameters, tol=tol, max_iter=10)
+            with Progress(s.verbose, 8, "EM starts") as progress, single_threaded_blas():
+                tries = search.LikelihoodSearch(part, self.rng, tol, max_iter, progress.start)
+                tries.run([search.Candidate(fit.parameters)], repair=True)
+                tries.run(tries.promising(self.m), repair=True)
+            assert tries.best is not None
+            rival = whole.fit(tries.best.parameters, tol=tol, max_iter=10)
             n_iter = rival.n_iter
             if rival.log_likelihood - shift > fit.log_likelihood - tol and not rival.converged:
                 rival = whole.fit(rival.parameters, tol=tol, max_iter=max_iter)
@@ -380,7 +381,7 @@ class _Problem:
             return
         fit.interrupted = tries.interrupted or rival.interrupted
         fit.n_passes += tries.n_iter + n_iter
-        fit.log_likelihoods = [fit.log_likelihood, *(value - shift for value in values)]
+        fit.log_likelihoods = [fit.log_likelihood, *(value - shift for value in tries.values)]
         if rival.log_likelihood - shift > fit.log_likelihood + tol:
             fit.parameters, fit.log_likelihood = rival.parameters, rival.log_likelihood - shift
             fit.n_iter, fit.converged = n_iter, rival.converged

@@ -67,6 +67,7 @@ class Fit:
     history: list[float] = field(default_factory=list)
     log_likelihoods: list[float] = field(default_factory=list)
     worth: float = np.nan  # the log-likelihood less the penalty of the prior
+    strength: float = 0.0  # of the prior, in rows
 
 
 class MomentMatching:

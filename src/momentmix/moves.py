@@ -75,6 +75,29 @@ def split_and_merge(
     return fit._replace(n_iter=n_iter)
 
 
+def relocations(
+    likelihood: Likelihood, parameters: Parameters, rng: np.random.Generator, count: int
+) -> list[Parameters]:
+    """Mixtures with one component moved onto the samples around a random one.
+
+    They lead to small tight clusters, which no split points to.
+    """
+    X, (p, m) = likelihood.X, (len(likelihood.X), len(parameters.weights))
+    R, _ = likelihood.responsibilities(parameters)
+    result = []
+    for _ in range(count):
+        i = int(rng.integers(m))
+        near = np.argsort(np.sum((X - X[rng.integers(p)]) ** 2, axis=1))
+        rows = near[: int(np.exp(rng.uniform(np.log(3), np.log(max(4, p / m)))))]
+        trial = R.copy()
+        trial[:, i] = 0
+        trial /= np.maximum(trial.sum(axis=1, keepdims=True), 1e-300)
+        trial[rows] = 0
+        trial[rows, i] = 1
+        result.append(likelihood.from_responsibilities(trial))
+    return result
+
+
 def _candidates(
     likelihood: Likelihood, parameters: Parameters, rng: np.random.Generator
 ) -> list[Parameters]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import count, islice
+from itertools import chain, count, islice
 from typing import Any
 
 import numpy as np
@@ -16,20 +16,20 @@ from momentmix._parallel import parallel_map, single_threaded_blas, worker_count
 from momentmix.data import Data
 from momentmix.em import EMResult, Likelihood, Parameters
 from momentmix.matching import Fit, Model, MomentMatching
-from momentmix.moves import SMALL_DATA, split_and_merge
+from momentmix.moves import SMALL_DATA, relocations, split_and_merge
 from momentmix.solvers import Solution
 from momentmix.starts import POINTS, around_points, kmeans_labels, spectral_means
 
 #: On small data, starts that are looked at together after the first, how many of them are carried
 #: on, and how often. On others one start and its repairs do.
 BATCH, CARRIED, BATCHES = 8, 3, 2
+#: How many times as many where there is no prior.
+RUGGED = 4
 #: EM steps after which starts are compared.
 FIRST_STEPS = 12
 #: Starts that must end at the best optimum before no more are tried, and nats a row within which
 #: two ends of EM, which creeps at last, are the same optimum.
 AGREEING, SAME = 2, 5e-4
-#: Gain of the cost, of itself, at which a moment start ends that is one of several.
-START_TOL = 1e-3
 #: Entries of X beyond which the search looks at a sample of the rows, and only the end at all.
 LARGE_DATA = 2_000_000
 
@@ -58,10 +58,14 @@ class LikelihoodSearch:
         self.loose = max(tol, 1e-5)
         self.rough = self.loose if likelihood.X.size <= SMALL_DATA else max(tol, 1e-4)
         self.n_iter, self.interrupted = 0, False
+        # Without a prior the highest peaks are narrow: where two starts agree there are others.
+        free = likelihood.prior is None and likelihood.variance is None and likelihood.kind != "tied"
+        self.rugged = free and likelihood.X.size <= SMALL_DATA
         self.best: EMResult | None = None
         self.origin: Candidate | None = None  # where the best came from
         self.values: list[float] = []  # log-likelihoods that starts have led to
         self._worths: list[float] = []
+        self._ends = 0  # starts that ended at the best
 
     def climb(self, parameters: Parameters, max_iter: int, tol: float) -> EMResult:
         result = self.likelihood.fit(parameters, tol=tol, max_iter=max_iter)
@@ -75,26 +79,30 @@ class LikelihoodSearch:
     def look_at(self, candidate: Candidate, repair: bool) -> None:
         """Where EM from a candidate leads, with exchanges of a merge for a split if asked for."""
         result = self.climb(candidate.parameters, self.max_iter, self.rough)
-        if repair and not self.interrupted:
-            known = any(abs(result.worth - worth) < SAME for worth in self._worths)
-            if not known:  # of those at the same optimum one has been repaired already
-                repaired = split_and_merge(
-                    self.likelihood, result, self.rng, tol=self.rough, max_iter=self.max_iter
-                )
-                self._worths.append(result.worth)
-                result = self._noted(repaired, result.n_iter)
-        self.values.append(result.log_likelihood)
-        self._worths.append(result.worth)
-        self.callback("likelihood", result.log_likelihood)
-        if self.best is None or result.worth > self.best.worth:
-            self.best, self.origin = result, candidate
-            self._ends = 0
+        known = any(abs(result.worth - worth) < SAME for worth in self._worths)
+        self._consider(result, candidate)
+        if repair and not known and not self.interrupted:  # the same optimum is repaired once
+            repaired = split_and_merge(
+                self.likelihood, result, self.rng, tol=self.rough, max_iter=self.max_iter
+            )
+            result = self._noted(repaired, result.n_iter)
+            self._consider(result, candidate)
+        assert self.best is not None
         self._ends += result.worth > self.best.worth - SAME
+        self.values.append(result.log_likelihood)
+        self.callback("likelihood", result.log_likelihood)
+
+    def _consider(self, result: EMResult, candidate: Candidate) -> None:
+        self._worths.append(result.worth)
+        if self.best is None or result.worth > self.best.worth:
+            if self.best is None or result.worth > self.best.worth + SAME:
+                self._ends = 0  # another optimum, at which nothing has ended yet
+            self.best, self.origin = result, candidate
 
     @property
     def settled(self) -> bool:
         """Whether enough starts have ended at the best optimum known."""
-        return self._ends >= AGREEING
+        return self._ends >= AGREEING and not self.rugged
 
     def promising(self, m: int) -> Iterator[Candidate]:
         """Plain starts of m components; on small data the better ones of many."""
@@ -102,11 +110,21 @@ class LikelihoodSearch:
         yield Candidate(next(starts))
         if self.likelihood.X.size > SMALL_DATA:
             return
+        more = RUGGED if self.rugged else 1
         for _ in range(BATCHES):
-            looked_at = self.likelihood.look_at(list(islice(starts, BATCH)), FIRST_STEPS)
-            self.n_iter += BATCH * FIRST_STEPS
-            looked_at.sort(key=lambda result: -result.worth)
-            yield from (Candidate(result.parameters) for result in looked_at[:CARRIED])
+            yield from self._better(list(islice(starts, more * BATCH)), more * CARRIED)
+        if self.rugged and m > 1 and self.best is not None:
+            for _ in range(BATCHES):
+                count = more * BATCH
+                moved = relocations(self.likelihood, self.best.parameters, self.rng, count)
+                yield from self._better(moved, CARRIED)
+
+    def _better(self, starts: list[Parameters], count: int) -> Iterator[Candidate]:
+        """The better ones of some starts, after a few steps of each."""
+        looked_at = self.likelihood.look_at(starts, FIRST_STEPS)
+        self.n_iter += len(starts) * FIRST_STEPS
+        looked_at.sort(key=lambda result: -result.worth)
+        yield from (Candidate(result.parameters) for result in looked_at[:count])
 
     def run(self, candidates: Iterable[Candidate], repair: bool) -> None:
         for candidate in candidates:
@@ -168,10 +186,8 @@ def polished(
             if m is None:
                 search.run(candidates, repair=False)
             else:
-                search.run([*candidates, *()], repair=True)
-                search.run(search.promising(m), repair=True)
-            assert search.best is not None
-            if not search.interrupted:
+                search.run(chain(candidates, search.promising(m)), repair=True)
+            if search.best is not None and not search.interrupted:
                 search.likelihood = whole
                 final = search.climb(search.best.parameters, search.max_iter, search.tol)
                 search.best = final

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from momentmix._warnings import CollapseWarning
 from momentmix.choices import is_enough
 from momentmix.covariance import too_few
 from momentmix.estimator import MomentMixture
@@ -16,7 +18,14 @@ class Choice(NamedTuple):
     n_components: int
     log_likelihood: float  # of all rows together
     bic: float
+    collapsed: int  # components that rest on next to nothing, which makes the BIC meaningless
     fit: MomentMixture
+
+
+def best_choice(choices: Sequence[Choice]) -> Choice:
+    """The lowest BIC among the fits with the fewest collapsed components."""
+    fewest = min(choice.collapsed for choice in choices)
+    return min((c for c in choices if c.collapsed == fewest), key=lambda choice: choice.bic)
 
 
 def choose_components(
@@ -29,9 +38,9 @@ def choose_components(
     """The number of components with the lowest BIC, and all that were looked at, from 1 on.
 
     Ends at ``most``, where rows or moments of a given order are too few for more, or where
-    ``patience`` numbers in a row did not lower the BIC. ``settings`` are those of MomentMixture;
-    optima are compared by ``selection="corrected"``, without which the likelihood of components on
-    a handful of rows would always ask for one more.
+    ``patience`` numbers in a row did not lower the BIC. ``settings`` are those of MomentMixture.
+    A fit with a component that has collapsed onto next to nothing is not chosen: its likelihood,
+    and so its BIC, says more about that component than about the data.
 
     Examples
     --------
@@ -45,16 +54,17 @@ def choose_components(
     """
     if most < 1:
         raise ValueError(f"most must be at least 1, got {most}")
-    settings = {"selection": "corrected", **settings}
     found: list[Choice] = []
     p, n = np.shape(X)
     for m in range(1, min(most, p) + 1):
         if m > 1 and not _can_tell(m, p, n, settings):
             break
-        fit = MomentMixture(m, **settings).fit(X)
-        found.append(Choice(m, fit.score(X) * len(X), fit.bic(X), fit))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", CollapseWarning)
+            fit = MomentMixture(m, **settings).fit(X)
+        found.append(Choice(m, fit.score(X) * len(X), fit.bic(X), len(fit.collapsed_), fit))
         heard(found[-1])
-        best = min(found, key=lambda choice: choice.bic)
+        best = best_choice(found)
         if m - best.n_components >= patience or fit.interrupted_:
             break
     return best, found

@@ -5,7 +5,6 @@ The functions take the estimator as ``s`` (its settings) and do not change it.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any
 
@@ -18,10 +17,10 @@ from momentmix.choices import (
     HIGHEST_ORDER,
     OPTIMAL_MOMENTS,
     check_order,
+    customary_order,
     gaussian_weights,
     is_enough,
     is_explicit,
-    needed_order,
 )
 from momentmix.covariance import COVARIANCE_TYPES
 from momentmix.data import Data, TensorData
@@ -104,7 +103,7 @@ def order_for(s: Any, n: int, held: int | None = None, pure: bool = True) -> int
     """The order to match, checked; ``held`` is the highest that the data know."""
     kind, m = s.covariance_type, int(s.n_components)
     if s.order == "auto":
-        order = min(needed_order(kind, m, n), HIGHEST_ORDER)
+        order = min(customary_order(kind, m, n), HIGHEST_ORDER)
         if held is not None and is_enough(kind, m, n, held):
             order = min(order, held)
     else:
@@ -160,19 +159,6 @@ def _weighting(s: Any, explicit: bool, count: int, pure: bool) -> str:
         return "orders"
     # Starts for EM need not be efficient.
     return "optimal" if few and pure else "hermite"
-
-
-def second_model(s: Any, model: matching.Model, p: int) -> matching.Model | None:
-    """The same at the next order, where that is cheap: neither order is better everywhere."""
-    order = model.order + 1
-    if s.order != "auto" or s.omega is not None or order > HIGHEST_ORDER:
-        return None
-    if not isinstance(s.order_weights, str):
-        return None
-    weights = [*model.weights, model.weights[-1] / order]
-    second = replace(model, order=order, weights=weights)
-    alike = is_explicit(model.kind, model.m, model.n, order) == model.explicit
-    return second if alike else None
 
 
 def given_start(

@@ -172,9 +172,18 @@ def closeness(mixture: Mixture) -> np.ndarray:
     return result
 
 
-def remarks(mixture: Mixture, rows: int | None = None, matches: Sequence[Match] = ()) -> list[str]:
-    """What a careful reader should know before trusting the mixture, one sentence or two each."""
-    found = _thin(mixture, rows) + _flat(mixture) + _alike(mixture)
+def remarks(
+    mixture: Mixture,
+    rows: int | None = None,
+    matches: Sequence[Match] = (),
+    collapsed: Sequence[int] = (),
+) -> list[str]:
+    """What a careful reader should know before trusting the mixture, one sentence or two each.
+
+    ``collapsed`` are components of which the fit itself has warned.
+    """
+    told = set(collapsed)
+    found = _thin(mixture, rows, told) + _flat(mixture, told) + _alike(mixture)
     poor = [match for match in matches if match.ratio > 3]
     if poor:
         which = ", ".join(str(match.order) for match in poor)
@@ -186,7 +195,7 @@ def remarks(mixture: Mixture, rows: int | None = None, matches: Sequence[Match] 
     return found
 
 
-def _thin(mixture: Mixture, rows: int | None) -> list[str]:
+def _thin(mixture: Mixture, rows: int | None, told: set[int]) -> list[str]:
     if rows is None:
         return []
     kind, n = mixture.covariance_type, mixture.n_features
@@ -194,13 +203,14 @@ def _thin(mixture: Mixture, rows: int | None) -> list[str]:
     thin = np.flatnonzero(too_few(kind, counts, n))
     return [
         f"Component {j} rests on about {counts[j]:.0f} rows, few for a {kind} covariance of {n} "
-        "column(s); its shape may be chance. Fewer components, a simpler covariance type or "
-        "the corrected selection of optima avoid this."
+        "column(s); its shape may be chance. Fewer components or a simpler covariance type avoid "
+        "this."
         for j in thin
+        if j not in told
     ]
 
 
-def _flat(mixture: Mixture) -> list[str]:
+def _flat(mixture: Mixture, told: set[int]) -> list[str]:
     weights, means, own = to_numpy(mixture.weights), to_numpy(mixture.means), variances(mixture)
     overall = np.sqrt(weights @ (own + (means - weights @ means) ** 2))
     overall = np.where(overall > 0, overall, 1.0)
@@ -210,7 +220,7 @@ def _flat(mixture: Mixture) -> list[str]:
         return []
     else:
         smallest = np.linalg.eigvalsh(matrices(mixture) / np.outer(overall, overall))[:, 0]
-    flat = np.flatnonzero(smallest < 1e-5)
+    flat = [j for j in np.flatnonzero(smallest < 1e-5) if j not in told]
     whose = [f"Component {j} has" for j in flat]
     if len(flat) and mixture.atoms.covariance.shared:
         whose = ["The covariance that all components share has"]
@@ -270,6 +280,8 @@ class FitSummary:
         Other fits of the same rows.
     notes : list of str
         What the fit itself had to say, such as that it did not converge.
+    collapsed : list of int
+        Components that rest on next to nothing, by the fit's own word. There is no BIC then.
     """
 
     mixture: Mixture
@@ -280,11 +292,15 @@ class FitSummary:
     choices: list[Any] = field(default_factory=list)
     rivals: list[Rival] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    collapsed: Sequence[int] = ()
 
     @classmethod
     def from_estimator(cls, estimator: Any, X: Any, source: str = "the data") -> FitSummary:
         """Of a fitted estimator and its rows, as an array or a table with named columns."""
-        return cls(estimator.mixture_, source, X=np.asarray(X, dtype=float))
+        collapsed = list(getattr(estimator, "collapsed_", ()))
+        return cls(
+            estimator.mixture_, source, X=np.asarray(X, dtype=float), collapsed=collapsed
+        )
 
     def add_scikit_learn(self, random_state: Any = None) -> None:
         """What EM finds from ten starts, with its own default settings, as a rival."""
@@ -338,4 +354,4 @@ class FitSummary:
 
     @cached_property
     def remarks(self) -> list[str]:
-        return self.notes + remarks(self.mixture, self.rows, self.matches)
+        return self.notes + remarks(self.mixture, self.rows, self.matches, self.collapsed)

@@ -52,9 +52,9 @@ def fit(
     covariance: Annotated[str, typer.Option(help=" | ".join(COVARIANCE_TYPES))] = "full",
     order: Annotated[int | None, typer.Option(help="highest order matched")] = None,
     columns: Columns = None,
-    selection: Annotated[
-        str | None, typer.Option(help="likelihood | corrected; 'auto' components use the latter")
-    ] = None,
+    prior: Annotated[
+        str, typer.Option(help="auto | cv | none | a number of rows: how covariances are held")
+    ] = "auto",
     compare_em: Annotated[
         bool, typer.Option("--compare-em", help="fit scikit-learn's EM too, ten starts")
     ] = False,
@@ -79,9 +79,8 @@ def fit(
             "covariance_type": covariance,
             "order": "auto" if order is None else order,
             "random_state": seed,
+            "prior": _prior(prior),
         }
-        if selection is not None:
-            settings["selection"] = selection
         number = _number(components)
         check_settings(MomentMixture(1 if number is None else number, **settings))
         if files[0].suffix.lower() == ".npz":
@@ -132,7 +131,13 @@ def of_rows(
     seconds = time.perf_counter() - begin
     named = found.mixture_.named(rows.names)
     summary = FitSummary(
-        named, rows.source, X=rows.X, seconds=seconds, choices=choices, notes=notes
+        named,
+        rows.source,
+        X=rows.X,
+        seconds=seconds,
+        choices=choices,
+        notes=notes,
+        collapsed=list(found.collapsed_),
     )
     return found, summary
 
@@ -149,7 +154,12 @@ def of_moments(
         found.fit_moments(moments)
     seconds = time.perf_counter() - begin
     return found, FitSummary(
-        found.mixture_, path.name, moments=moments, seconds=seconds, notes=notes
+        found.mixture_,
+        path.name,
+        moments=moments,
+        seconds=seconds,
+        notes=notes,
+        collapsed=list(found.collapsed_),
     )
 
 
@@ -157,18 +167,22 @@ def show_summary(summary: FitSummary) -> None:
     if summary.choices and out.is_terminal:  # a pipe gets one table
         show_table(
             "Number of components by BIC",
-            ["components", "log-likelihood", "BIC"],
+            ["components", "log-likelihood", "BIC", "collapsed"],
             [
-                [str(c.n_components), f"{c.log_likelihood:.1f}", f"{c.bic:.1f}"]
+                [
+                    str(c.n_components),
+                    f"{c.log_likelihood:.1f}",
+                    f"{c.bic:.1f}",
+                    str(c.collapsed or ""),
+                ]
                 for c in summary.choices
             ],
         )
     show_mixture(summary.mixture)
     value = summary.log_likelihood
     if value is not None:
-        aside(
-            f"log-likelihood {value:,.2f}, BIC {summary.bic(value):,.2f}, {summary.seconds:.2g} s"
-        )
+        bic = "no BIC" if summary.collapsed else f"BIC {summary.bic(value):,.2f}"
+        aside(f"log-likelihood {value:,.2f}, {bic}, {summary.seconds:.2g} s")
     for rival in summary.rivals:
         aside(f"{rival.name}: log-likelihood {rival.log_likelihood:,.2f}, {rival.seconds:.2g} s")
     for remark in summary.remarks:
@@ -183,12 +197,17 @@ def facts(summary: FitSummary) -> dict[str, Any]:
         "rows": summary.rows,
         "seconds": summary.seconds,
         "log_likelihood": value,
-        "aic": None if value is None else summary.aic(value),
-        "bic": None if value is None else summary.bic(value),
+        "aic": None if value is None or summary.collapsed else summary.aic(value),
+        "bic": None if value is None or summary.collapsed else summary.bic(value),
         "mixture": described(summary.mixture),
         "moments": [match._asdict() for match in summary.matches],
         "choices": [
-            {"n_components": c.n_components, "log_likelihood": c.log_likelihood, "bic": c.bic}
+            {
+                "n_components": c.n_components,
+                "log_likelihood": c.log_likelihood,
+                "bic": c.bic,
+                "collapsed": c.collapsed,
+            }
             for c in summary.choices
         ],
         "rivals": [rival._asdict() for rival in summary.rivals],
@@ -213,6 +232,15 @@ def _noted() -> Iterator[list[str]]:
 def _heard(choice: Choice) -> None:
     if err.is_terminal:
         say(f"{counted(choice.n_components, 'component')}: BIC {choice.bic:,.1f}", err)
+
+
+def _prior(text: str) -> str | float | None:
+    if text in ("auto", "cv", "none"):
+        return None if text == "none" else text
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"--prior is auto, cv, none or a number of rows, got {text!r}") from None
 
 
 def _number(components: str) -> int | None:

@@ -26,6 +26,7 @@ from momentmix.covariance.classes import (
 )
 from momentmix.covariance.coordinates import (
     Coordinates,
+    on_floor,
     pooled_coupling,
     raised_to_floor,
     restricted,
@@ -72,6 +73,7 @@ __all__ = [
     "mapped_covariance",
     "merged_covariance",
     "noise_covariance",
+    "on_floor",
     "optimism",
     "pooled_coupling",
     "precision_cholesky",

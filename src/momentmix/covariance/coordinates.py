@@ -10,6 +10,10 @@ from scipy.linalg import block_diag
 from momentmix.covariance.classes import DIAGONAL_TYPES, Zero, make_covariance
 
 
+#: Multiple of the floor up to which a variance counts as being on it.
+NEAR_FLOOR = 1.01
+
+
 class Coordinates:
     """Covariances of one type as a vector of free numbers, for optimisation.
 
@@ -158,6 +162,18 @@ def raised_to_floor(kind: str, array: np.ndarray, floor: Any) -> np.ndarray:
         side = root @ vectors
         raised = (side * np.maximum(values, 1.0)[..., None, :]) @ side.swapaxes(-1, -2)
         return (raised + raised.swapaxes(-1, -2)) / 2
+
+
+def on_floor(kind: str, array: np.ndarray, floor: Any) -> np.ndarray:
+    """Which of the covariances have no more extent in some direction than the floor; (m or 1,)."""
+    if kind in DIAGONAL_TYPES:
+        low = array <= NEAR_FLOOR * np.asarray(floor)
+        return low if kind == "spherical" else low.any(axis=1)
+    n = array.shape[-1]
+    root = np.linalg.cholesky(floor * np.eye(n) if np.ndim(floor) == 0 else floor)
+    array = array.reshape(-1, n, n)
+    relative = np.linalg.solve(root, np.linalg.solve(root, array).swapaxes(-1, -2))
+    return np.linalg.eigvalsh((relative + relative.swapaxes(-1, -2)) / 2)[:, 0] <= NEAR_FLOOR
 
 
 def smallest_variance(kind: str, array: np.ndarray) -> float:

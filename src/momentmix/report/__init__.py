@@ -18,6 +18,7 @@ import momentmix
 from momentmix._files import written_whole
 from momentmix.plotting import COLOURS, telling_features
 from momentmix.report.pictures import pictures
+from momentmix.selection import best_choice
 from momentmix.summary import FitSummary, Match, Rival, components, counted, names_of, number
 
 #: Columns of the data that the table of components shows.
@@ -77,7 +78,8 @@ def _cards(report: FitSummary) -> str:
     cards.append(("covariances", mixture.covariance_type))
     if report.log_likelihood is not None:
         cards.append(("log-likelihood", _nats(report.log_likelihood)))
-        cards.append(("BIC", _nats(report.bic(report.log_likelihood))))
+        bic = "—" if len(report.collapsed) else _nats(report.bic(report.log_likelihood))
+        cards.append(("BIC", bic))
     if report.seconds is not None:
         cards.append(("seconds", f"{report.seconds:.2g}"))
     items = "".join(f"<li><b>{escape(v)}</b><span>{escape(k)}</span></li>" for k, v in cards)
@@ -162,20 +164,22 @@ def _length(value: float) -> str:
 def _choices(report: FitSummary) -> str:
     if not report.choices:
         return ""
-    best = min(report.choices, key=lambda choice: choice.bic).n_components
+    best = best_choice(report.choices).n_components
     body = [
         [
             (choice.n_components, f"{choice.n_components}"),
             (choice.log_likelihood, _nats(choice.log_likelihood)),
             (choice.bic, _nats(choice.bic)),
+            (choice.collapsed, f"{choice.collapsed}" if choice.collapsed else ""),
         ]
         for choice in report.choices
     ]
     rows = [choice.n_components == best for choice in report.choices]
     return (
         "<h2>How many components</h2>\n<p>The Bayesian information criterion weighs the "
-        f"likelihood against the number of parameters; it is least for {best}.</p>"
-        + table(["components", "log-likelihood", "BIC"], body, rows)
+        f"likelihood against the number of parameters; it is least for {best} among the fits in "
+        "which no component has collapsed onto next to nothing.</p>"
+        + table(["components", "log-likelihood", "BIC", "collapsed"], body, rows)
     )
 
 
