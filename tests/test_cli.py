@@ -81,7 +81,7 @@ def test_fit_keeps_the_names_of_the_columns(folder):
 
 
 def test_fit_says_all_of_it_as_json(folder):
-    out, _ = fit("-k", "auto", "--covariance", "diag", "--compare-em", "--json")
+    out, _ = fit("-k", "auto", "--covariance", "diag", "--compare-em", "--json", "--prior", "none")
     facts = json.loads(out)
     X = data()
     mixture = facts["mixture"]
@@ -231,7 +231,7 @@ def test_show(folder):
         (["fit", "data.csv", "-k", "2", "--report", "report.pdf"], "known are .html"),
         (["fit", "data.csv", "-k", "2", "-o", "no/model.json"], "there is no folder no"),
         (["fit", "data.csv", "-k", "0"], "n_components must be a whole number of at least 1"),
-        (["fit", "data.csv", "-k", "2", "--selection", "x"], "selection must be one of"),
+        (["fit", "data.csv", "-k", "2", "--prior", "x"], "--prior is auto, cv, none or a number"),
         (["fit", "data.csv", "-k", "2", "--columns", "width,width"], "names width twice"),
         (["fit", "inf.csv", "-k", "1"], "row 1 (about line 3), column b: inf (leave the row"),
         (["fit", "semicolon.csv", "-k", "1"], "columns seem to be separated by ';'"),
@@ -370,7 +370,7 @@ def test_remarks_reach_the_user(folder):
     np.save("few.npy", X)
     _, err = run("fit", "few.npy", "-k", 4)
     assert "Note: Component" in err
-    assert "few for a full covariance of 8" in err
+    assert "few for a full covariance of 8 feature(s)" in err
 
 
 def command(*arguments):

@@ -51,6 +51,15 @@ def assert_same(a, b, atol=1e-8):
         np.testing.assert_allclose(getattr(a, name), getattr(b, name), rtol=0, atol=atol)
 
 
+def by_weight(fit):
+    """A fit from a start of one's own keeps its order; others have the largest component first."""
+    order = np.lexsort([*fit.means_.T[::-1], -np.round(fit.weights_, 9)])
+    fit.weights_, fit.means_ = fit.weights_[order], fit.means_[order]
+    if fit.covariance_type != "tied":
+        fit.covariances_ = fit.covariances_[order]
+    return fit
+
+
 class Killed:
     """Kills a worker process some time into a block of code, and checks that it did."""
 
@@ -101,7 +110,7 @@ def test_fit_is_that_in_memory(client, kind):
              ("weights_init", "means_init", "covariances_init")}  # fmt: skip
     polished = MomentMixture(3, **options, **start).fit(X)
     there = MomentMixture(3, **options).fit(array)
-    assert_same(polished, there)
+    assert_same(by_weight(polished), there)
     assert there.n_passes_ == 1 + there.n_iter_
     assert there.lower_bound_ == pytest.approx(polished.lower_bound_, abs=1e-10)
 
@@ -205,7 +214,7 @@ def test_a_worker_killed_in_the_middle_of_the_fit(client):
     polished = MomentMixture(3, **options, **start).fit(X)
     with Killed(client, after=1.0):
         there = MomentMixture(3, **options).fit(made_slowly(X, 6, 0.03))
-    assert_same(polished, there)
+    assert_same(by_weight(polished), there)
 
 
 def test_a_block_that_raises_surfaces_its_own_error(client):

@@ -15,8 +15,10 @@ from momentmix.packed import total_size
 HIGHEST_ORDER = 12
 MARGIN = 1.2
 #: How many times as many moments as parameters make an estimate nearly as good as maximum
-#: likelihood, where there are explicit moments of an order up to the second number.
+#: likelihood, and the order up to which they are sought.
 AMPLE, AMPLE_ORDER = 2.1, 8
+#: Distinct moments of order 4 up to which that order is taken where moments are not explicit.
+AFFORDABLE = 1 << 20
 
 #: Distinct moments and parameters up to which a fit holds the moments and their Jacobian.
 EXPLICIT_MOMENTS, EXPLICIT_PARAMETERS = 3000, 700
@@ -58,19 +60,22 @@ def needed_order(kind: str, m: int, n: int) -> int:
 def customary_order(kind: str, m: int, n: int) -> int:
     """The order that "auto" takes: ample moments, where they are few enough to be explicit.
 
-    At least 4: errors with order 3 are many times those with order 4 for full covariances
-    (benchmarks/default.py), and no smaller for others.
+    For covariance matrices at least 4, up to some 70 features: errors with order 3 are up to 20
+    times those with order 4 (benchmarks/default.py). For variances alone 3 does as well where its
+    moments are ample.
     """
     least = needed_order(kind, m, n)
-    wanted = max(least, 4)
+    square = kind in ("full", "tied")
+    wanted = max(least, 4) if square else least
     if kind != "tied":  # whose means alone must follow from the higher orders
         most = max(wanted, AMPLE_ORDER)
         while wanted < most and not is_enough(kind, m, n, wanted, AMPLE):
             wanted += 1
-    for order in range(wanted, 3, -1):
+    for order in range(wanted, 2, -1):
         if is_explicit(kind, m, n, order) and is_enough(kind, m, n, order):
             return order
-    return least
+    affordable = square and total_size(n, 4) <= AFFORDABLE and is_enough(kind, m, n, 4)
+    return 4 if affordable else least
 
 
 def check_order(kind: str, m: int, n: int, order: int) -> None:

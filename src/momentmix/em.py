@@ -87,7 +87,7 @@ class Density(NamedTuple):
     def step_sums(self, X: np.ndarray, squares: np.ndarray, weights: np.ndarray) -> tuple:
         """What EM steps need of some rows: log-likelihoods, and sums of responsibilities."""
         L = self.log_joint(X, squares)
-        R, log_density = softmax(L.reshape(self.groups, -1, len(X)), axis=1)
+        R, log_density = softmax(L.reshape(self.groups, len(L) // self.groups, len(X)), axis=1)
         R *= weights
         R = R.reshape(L.shape)
         return log_density @ weights, R.sum(axis=1), R @ X, R @ squares

@@ -250,7 +250,10 @@ class MixtureEstimator(DensityMixin, BaseEstimator):
         said = []
         if np.any(thin):
             rows = ", ".join(f"{count:.0f}" for count in counts[thin])
-            said.append(f"{_which(thin, 'rest')} on about {rows} rows, few for such a covariance")
+            said.append(
+                f"{_which(thin, 'rest')} on about {rows} rows, few for a {self.covariance_type} "
+                f"covariance of {self.n_features_in_} feature(s)"
+            )
         if np.any(flat):
             said.append(
                 f"{_which(flat, 'have')} no extent in some direction, where rows share a value or "

@@ -211,6 +211,8 @@ def match_moments(
                 if found[-1][1].interrupted:
                     break
             _take(fit, found)
+            if fit.converged and not fit.interrupted:
+                _sharpen(matching, fit)
         else:
             with single_threaded_blas():
                 _explore(matching, starts, found, callback)
@@ -269,6 +271,21 @@ def _adopt(fit: Fit, parameters: Parameters, solution: Solution) -> None:
     fit.n_iter += solution.n_iter
     fit.history, fit.converged = solution.history, solution.converged
     fit.interrupted = solution.interrupted
+
+
+#: Steps of an implicit fit after its cost is level, which the gradient is not yet.
+LAST_STEPS = 6
+
+
+def _sharpen(matching: MomentMatching, fit: Fit) -> None:
+    """A few steps more while the gradient shrinks, so that rounding on the way does not show."""
+    parameters, solution = matching.solve(
+        fit.parameters, strict=True, tol=0.0, max_iter=LAST_STEPS
+    )
+    fit.n_passes += solution.n_passes
+    if solution.value <= fit.objective + 1e-9 * abs(fit.objective):
+        solution.converged = True
+        _adopt(fit, parameters, solution)
 
 
 def _refine(matching: MomentMatching, fit: Fit) -> None:

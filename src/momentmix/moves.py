@@ -114,7 +114,7 @@ def _candidates(
     penalties = np.zeros(m)
     if prior is not None:
         pull = prior.at(parameters.covariances)
-        prior, penalties = prior.about(pull.centre), pull.penalties / likelihood.count
+        prior, penalties = prior.about(pull.centre[0]), pull.penalties / likelihood.count
     splits = {k: _split(likelihood, R[:, k], prior, rng) for k in range(m)}
     splits = {k: split for k, split in splits.items() if split.gain > 0}
     if not splits:

@@ -26,6 +26,12 @@ def customary_strength(kind: str, n: int) -> float:
     return 2.0 if kind in DIAGONAL_TYPES else 3.0 * n - 1.0
 
 
+def _group_means(values: np.ndarray, groups: int) -> np.ndarray:
+    """Means over the components of each of some mixtures, repeated for each component."""
+    by_group = values.reshape(groups, -1, *values.shape[1:])
+    return np.repeat(by_group.mean(axis=1), by_group.shape[1], axis=0)
+
+
 class LogNormalPrior:
     """log Σ_k normal about L with the weight of ``strength`` rows; ``centre`` is L, if given.
 
@@ -45,12 +51,21 @@ class LogNormalPrior:
 
     def centres(self, logs: np.ndarray, groups: int) -> np.ndarray:
         """L of each of some mixtures, in a shape that broadcasts to the logarithms (S m, …)."""
+        return _group_means(logs, groups) if self.centre is None else self.centre
+
+    def drift(self, moved: np.ndarray, rows: np.ndarray, groups: int) -> Any:
+        """How far L moves along with the logarithms of the covariances, which L in turn moves.
+
+        ``moved`` (S m, …) is how far they move while L stays, ``rows`` what holds each of them in
+        all: with L moving by s, each moves by ν s / rows more, and s is the mean of it all.
+        """
         if self.centre is not None:
-            return self.centre
-        if groups == 1:
-            return logs.mean(axis=0)
-        by_group = logs.reshape(groups, -1, *logs.shape[1:])
-        return np.repeat(by_group.mean(axis=1), by_group.shape[1], axis=0)
+            return 0.0
+        share = _group_means(self.strength / rows, groups)
+        s = _group_means(moved, groups) / (1 - share)
+        size = np.sqrt(np.sum((s * s).reshape(len(s), -1), axis=1)) if s.ndim > 2 else np.abs(s)
+        size = size.reshape(size.shape + (1,) * (s.ndim - size.ndim))
+        return s / np.maximum(size, 1.0)  # beyond 1 covariances might lose their sign
 
     def pooled(self, counts: np.ndarray, scatter: np.ndarray) -> np.ndarray:
         """Covariances to begin with, as if the prior's rows had the covariance of all rows."""
@@ -74,7 +89,7 @@ class Pull:
 
         The penalty is replaced by that of ν' rows of covariance Ψ_k with the same gradient at Σ_k,
         Ψ_k = Σ_k - (ν/ν') Σ_k (∂log_Σk [log Σ_k - L]) Σ_k, of which the maximum is known:
-        (n_k C_k + ν' Ψ_k) / (n_k + ν'). With ν' = ν (1 + the largest positive entry of
+        (n_k C_k + ν' Ψ_k) / (n_k + ν'), plus what L moves along with it. With ν' = ν (1 + the largest positive entry of
         log Σ_k - L in the eigenvectors of Σ_k) the curvature is right too where matrices commute,
         and Ψ_k is positive there. The line from Σ_k to the maximum always begins uphill; a long
         step may overshoot.
@@ -86,6 +101,7 @@ class DiagonalPull(Pull):
     """For variances: all is entry by entry. A spherical one counts for each of n features."""
 
     def __init__(self, prior: LogNormalPrior, variances: np.ndarray, groups: int) -> None:
+        self.prior, self.groups = prior, groups
         self.strength, self.variances = prior.strength, variances
         logs = np.log(variances)
         self.centre = prior.centres(logs, groups)
@@ -97,13 +113,17 @@ class DiagonalPull(Pull):
         counts = counts.reshape(-1, *[1] * (scatter.ndim - 1))
         rows = self.strength * (1 + np.maximum(self.away, 0))
         pulled = (rows - self.strength * self.away) * self.variances
-        return (counts * scatter + pulled) / (counts + rows)
+        rows = counts + rows
+        result = (counts * scatter + pulled) / rows
+        drift = self.prior.drift(result / self.variances - 1, rows, self.groups)
+        return result + self.strength / rows * drift * self.variances
 
 
 class FullPull(Pull):
     """For matrices, in the eigenvectors of each: one eigendecomposition a component."""
 
     def __init__(self, prior: LogNormalPrior, matrices: np.ndarray, groups: int) -> None:
+        self.prior, self.groups = prior, groups
         self.strength, self.matrices = prior.strength, matrices
         values, self.vectors = np.linalg.eigh(matrices)
         self.values = np.maximum(values, 1e-300)
@@ -128,6 +148,14 @@ class FullPull(Pull):
         rows = (nu * (1 + np.maximum(furthest, 0)))[:, None, None]
         counts = counts[:, None, None]
         result = (counts * scatter + rows * self.matrices - nu * pulled) / (counts + rows)
+        if self.prior.centre is None:
+            rows = counts + rows
+            turned = self.vectors.swapaxes(1, 2)
+            root = (self.vectors * np.sqrt(values)[:, None, :]) @ turned
+            whitener = (self.vectors / np.sqrt(values)[:, None, :]) @ turned
+            moved = whitener @ (result - self.matrices) @ whitener
+            drift = self.prior.drift(moved, rows, self.groups)
+            result = result + nu / rows * (root @ drift @ root)
         return (result + result.swapaxes(1, 2)) / 2
 
 

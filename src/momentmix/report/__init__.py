@@ -200,7 +200,8 @@ def _rivals(report: FitSummary) -> str:
     ]
     return (
         "<h2>Against EM</h2>\n<p>The same rows, number of components and covariance type. A higher "
-        "log-likelihood, or a lower BIC, is better.</p>"
+        "log-likelihood, or a lower BIC, is better, unless a component has collapsed; the prior "
+        "of this fit gives up a little of it on the rows that were fitted, for new ones.</p>"
         + table(
             ["fit", "log-likelihood", "BIC", "seconds"],
             body,

@@ -1,0 +1,366 @@
+"""The prior on covariances: its formula, EM that never lowers it, and what it does to fits."""
+
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.linalg import eigh, logm
+from scipy.stats import ortho_group
+from sklearn.datasets import load_iris, load_wine
+from sklearn.metrics import adjusted_rand_score
+from sklearn.mixture import GaussianMixture
+from sklearn.preprocessing import StandardScaler
+
+from momentmix import CollapseWarning, Mixture, MomentMixture
+from momentmix.choices import customary_order
+from momentmix.covariance import LogNormalPrior, customary_strength, on_floor, raised_to_floor
+from momentmix.em import Likelihood, Parameters
+from momentmix.frame import Frame
+from momentmix.rounding import rounding_variances
+
+FREE = ("full", "diag", "spherical")
+TYPES = (*FREE, "tied")
+IRIS = load_iris().data
+
+
+def covariances(kind, rng, m=3, n=3):
+    L = rng.normal(size=(m, n, n))
+    full = L @ L.swapaxes(1, 2) + 0.1 * np.eye(n)
+    return {"full": full, "diag": rng.lognormal(size=(m, n)), "spherical": rng.lognormal(size=m)}[
+        kind
+    ]
+
+
+def matrices(kind, array, n=3):
+    return {
+        "full": lambda: array,
+        "diag": lambda: np.array([np.diag(a) for a in array]),
+        "spherical": lambda: array[:, None, None] * np.eye(n),
+    }[kind]()
+
+
+def penalty(kind, array, strength, n=3):
+    """By SciPy's matrix logarithm."""
+    logs = np.array([logm(S).real for S in matrices(kind, array, n)])
+    return strength / 4 * np.sum((logs - logs.mean(axis=0)) ** 2)
+
+
+@pytest.mark.parametrize("kind", FREE)
+def test_the_penalty_is_that_of_matrix_logarithms(kind, rng):
+    array = covariances(kind, rng)
+    prior = LogNormalPrior(kind, 3, 7.0)
+    np.testing.assert_allclose(prior.at(array).penalties.sum(), penalty(kind, array, 7.0))
+    two = np.concatenate([array, 2 * covariances(kind, rng)])
+    both = prior.at(two, groups=2).penalties.reshape(2, -1).sum(axis=1)
+    np.testing.assert_allclose(both, [penalty(kind, part, 7.0) for part in np.split(two, 2)])
+
+
+@pytest.mark.parametrize("kind", FREE)
+def test_a_step_starts_uphill_as_finite_differences_say(kind, rng):
+    """The slope of the M-step's objective along the step, by the penalty of matrix logarithms."""
+    counts, nu = np.array([5.0, 40.0, 12.0]), 9.0
+    scatter, at = covariances(kind, rng), covariances(kind, rng)
+    target = LogNormalPrior(kind, 3, nu).at(at).step(counts, scatter)
+    C = matrices(kind, scatter)
+
+    def objective(t):
+        array = at + t * (target - at)
+        value = -penalty(kind, array, nu)
+        for k, S in enumerate(matrices(kind, array)):
+            value -= counts[k] / 2 * (np.linalg.slogdet(S)[1] + np.trace(np.linalg.solve(S, C[k])))
+        return value
+
+    slope = (objective(1e-5) - objective(-1e-5)) / 2e-5
+    assert slope > 0
+    # With L held, the surrogate has the same gradient at the place itself, whose slope is known.
+    held = LogNormalPrior(kind, 3, nu).at(at)
+    target = LogNormalPrior(kind, 3, nu, held.centre[0]).at(at).step(counts, scatter)
+    expected = 0.0
+    for k, (S, T) in enumerate(zip(matrices(kind, at), matrices(kind, target), strict=True)):
+        D = np.linalg.solve(S, T - S)
+        expected += np.sum((counts[k] + _rows(kind, at, nu)[k]) * np.diag(D @ D)) / 2
+    slope = (objective(1e-5) - objective(-1e-5)) / 2e-5
+    np.testing.assert_allclose(slope, expected, rtol=1e-4)
+
+
+def _rows(kind, array, nu):
+    """Rows ν' that stand for the prior, entry by entry for variances."""
+    logs = np.array([logm(S).real for S in matrices(kind, array)])
+    away = logs - logs.mean(axis=0)
+    if kind == "full":
+        turned = [np.linalg.eigh(S)[1] for S in array]
+        far = [np.max(np.diag(V.T @ A @ V)) for V, A in zip(turned, away, strict=True)]
+        return nu * (1 + np.maximum(far, 0))
+    return nu * (1 + np.maximum(np.diagonal(away, axis1=1, axis2=2), 0))
+
+
+@pytest.mark.parametrize("kind", FREE)
+def test_the_end_of_em_is_stationary(kind):
+    """No small change of a covariance raises the penalised likelihood, by finite differences."""
+    X = IRIS[::3, :2]
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    likelihood = Likelihood(X, None, kind, 1e-9, prior=LogNormalPrior(kind, 2, 10.0))
+    R = np.eye(2)[(X[:, 0] > 0).astype(int)]
+    fit = likelihood.fit(likelihood.from_responsibilities(R), tol=1e-14, max_iter=5000)
+    weights, means, array = fit.parameters
+
+    def worth(change):
+        mixture = Mixture(weights, means, array + change, kind)
+        own = penalty(kind, array + change, 10.0, n=2) / len(X)
+        return float(np.mean(mixture.log_prob(X))) - own
+
+    np.testing.assert_allclose(worth(0 * array), fit.worth, rtol=1e-10)
+    rng = np.random.default_rng(0)
+    for _ in range(4):
+        change = rng.normal(size=array.shape) * 1e-4
+        if kind == "full":
+            change = (change + change.swapaxes(1, 2)) / 2
+        assert abs(worth(change) - worth(-change)) / 2e-4 < 1e-4
+
+
+rows_of = st.builds(
+    lambda seed, p, n, style, decimals: _awkward(seed, p, n, style, decimals),
+    st.integers(0, 10**6),
+    st.integers(8, 60),
+    st.integers(1, 3),
+    st.sampled_from(["plain", "rounded", "repeated", "collinear", "outlier"]),
+    st.integers(0, 1),
+)
+
+
+def _awkward(seed, p, n, style, decimals):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(p, n)) * rng.lognormal(0, 2, n) + rng.integers(0, 2, (p, 1)) * 3
+    if style == "rounded":
+        X = np.round(X, decimals)
+    if style == "repeated":
+        X = X[rng.integers(0, max(2, p // 4), p)]
+    if style == "collinear" and n > 1:
+        X[:, -1] = 2 * X[:, 0] - 1
+    if style == "outlier":
+        X[0] += 1e3
+    return X
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    X=rows_of,
+    kind=st.sampled_from(TYPES),
+    strength=st.sampled_from([0.0, 0.5, 5.0, 60.0]),
+    m=st.integers(2, 4),
+    seed=st.integers(0, 1000),
+    weighted=st.booleans(),
+)
+def test_em_never_lowers_the_penalised_likelihood(X, kind, strength, m, seed, weighted):
+    rng = np.random.default_rng(seed)
+    weights = rng.lognormal(0, 1, len(X)) if weighted else np.ones(len(X))
+    weights /= weights.sum()
+    frame = Frame.of_samples(kind, X, weights)
+    prior = None if kind == "tied" or strength == 0 else LogNormalPrior(kind, X.shape[1], strength)
+    floor = frame.bound(1e-6, rounding_variances(X))
+    likelihood = Likelihood(frame.apply(X), weights, kind, floor, prior=prior)
+    start = likelihood.from_responsibilities(rng.dirichlet(np.ones(m), len(X)))
+    start = likelihood.step(start).after
+    worths = []
+    likelihood._least = 0.0  # a component that is moved elsewhere may cost something
+    for steps in (*range(1, 9), 24, 25, 26, 27, 28):
+        worths.append(likelihood.fit(start, tol=0.0, max_iter=steps).worth)
+    assert np.all(np.diff(worths) >= -1e-9 * (1 + np.abs(worths[0])))
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 10**6), kind=st.sampled_from(TYPES))
+def test_the_objective_moves_with_the_data(seed, kind):
+    """Units, shifts, permutations of components, and rotations where the type allows them."""
+    rng = np.random.default_rng(seed)
+    n, m = 3, 3
+    X = rng.normal(size=(40, n)) + rng.integers(0, 2, (40, 1)) * 2
+    A = {
+        "spherical": 3.7 * np.eye(n),
+        "diag": np.diag(rng.lognormal(0, 3, n)),
+        "full": ortho_group.rvs(n, random_state=rng) * rng.lognormal(0, 2),
+        "tied": ortho_group.rvs(n, random_state=rng) * rng.lognormal(0, 2),
+    }[kind]
+    R = rng.dirichlet(np.ones(m), len(X))
+
+    def worth(X, R):
+        frame = Frame.of_samples(kind, X, None)
+        prior = None if kind == "tied" else LogNormalPrior(kind, n, 8.0)
+        likelihood = Likelihood(frame.apply(X), None, kind, 1e-9, prior=prior)
+        start = likelihood.from_responsibilities(R)
+        return likelihood.fit(start, tol=0.0, max_iter=6).worth - frame.log_volume
+
+    base = worth(X, R)
+    moved = worth(X @ A + rng.normal(size=n) * 10, R) + np.linalg.slogdet(A)[1]
+    np.testing.assert_allclose(moved, base, atol=1e-6)
+    np.testing.assert_allclose(worth(X, R[:, rng.permutation(m)]), base, atol=1e-9)
+    np.testing.assert_allclose(worth(X[::-1], R[::-1]), base, atol=1e-9)
+
+
+@settings(max_examples=40, deadline=None)
+@given(X=rows_of, kind=st.sampled_from(TYPES), prior=st.sampled_from(["auto", None]))
+def test_no_component_on_the_floor_without_a_warning(X, kind, prior):
+    """Of rounded, repeated, collinear or few rows; the floor by generalised eigenvalues."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fit = MomentMixture(3, covariance_type=kind, prior=prior, random_state=0).fit(X)
+    total = np.cov(X.T, bias=True).reshape(X.shape[1], -1)
+    own = np.broadcast_to(fit.mixture_.atoms.covariance.matrices(), (3, *total.shape))
+    scale = np.sqrt(np.where(np.diag(total) > 0, np.diag(total), 1.0))
+    flat = []
+    for k, S in enumerate(own):
+        S, T = S / np.outer(scale, scale), total / np.outer(scale, scale)
+        if eigh(T, eigvals_only=True)[0] > 1e-8 and eigh(S, T, eigvals_only=True)[0] < 0.9e-6:
+            flat.append(k)
+    assert set(flat) <= set(fit.collapsed_)
+    warned = any(issubclass(w.category, CollapseWarning) for w in caught)
+    assert warned == (len(fit.collapsed_) > 0)
+
+
+def test_the_floor_is_the_best_covariance_above_it(rng):
+    """log|S| + tr C S⁻¹ has its least value, of all S ⪰ F, where raised_to_floor puts it."""
+    C = np.diag([4.0, 1e-4, 0.5])
+    L = rng.normal(size=(3, 3)) * 0.3
+    F = L @ L.T + 0.05 * np.eye(3)
+    S = raised_to_floor("full", C, F)
+    assert np.linalg.eigvalsh(S - F)[0] > -1e-12
+    assert on_floor("full", S, F)[0]
+
+    def cost(S):
+        return np.linalg.slogdet(S)[1] + np.trace(np.linalg.solve(S, C))
+
+    for _ in range(50):
+        D = rng.normal(size=(3, 3)) * 0.1
+        other = raised_to_floor("full", S + (D + D.T) / 2, F)
+        assert cost(other) >= cost(S) - 1e-9
+
+
+def test_what_the_strength_counts():
+    """Near equality the penalty is that of so many rows with the common covariance."""
+    for kind, n in (("full", 4), ("diag", 4), ("spherical", 4)):
+        assert customary_strength(kind, 1) == 2
+        assert customary_strength(kind, n) == (11 if kind == "full" else 2)
+    spread = 1e-3
+    array = np.exp(np.array([[spread], [-spread]]))
+    penalties = LogNormalPrior("diag", 1, 10.0).at(array).penalties
+    # 10/2 (tr ΛΣ⁻¹ - log ΛΣ⁻¹ - 1), twice the Kullback–Leibler divergence of normal densities
+    np.testing.assert_allclose(penalties, 5 * (np.exp(-spread) + spread - 1), rtol=1e-3)
+
+
+def test_rounding_is_seen_in_units_of_the_column(rng):
+    X = rng.normal(size=(400, 4)) * [1, 1, 10, 1]
+    X[:, 1] = np.round(X[:, 1], 1)
+    X[:, 2] = np.round(X[:, 2])
+    X[:, 3] = rng.integers(0, 2, 400)  # kinds, not measurements
+    want = np.array([0, 0.1, 1, 0]) ** 2 / 12
+    np.testing.assert_allclose(rounding_variances(X), want, rtol=1e-6)
+    moved = (X - 3.3) * [1, 7.1, 1e-3, 1]
+    np.testing.assert_allclose(rounding_variances(moved), want * [1, 7.1**2, 1e-6, 1], rtol=1e-4)
+    np.testing.assert_array_equal(rounding_variances(np.ones((5, 2))), 0)
+    # δ²/12 is the variance of what rounding takes away.
+    fine = rng.normal(size=100_000) * 5
+    np.testing.assert_allclose(np.var(fine - np.round(fine)), 1 / 12, rtol=0.02)
+
+
+def test_a_component_is_no_narrower_than_rounding(rng):
+    """Two clusters of ages; many share a year, on which the likelihood alone would sit."""
+    ages = np.round(np.concatenate([rng.normal(30, 6, 300), rng.normal(50, 6, 300)]))[:, None]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fit = MomentMixture(2, random_state=0).fit(ages)
+    np.testing.assert_allclose(np.sort(fit.means_[:, 0]), [30, 50], atol=2.5)
+    assert np.min(fit.covariances_) > 10
+    spike = np.r_[np.full(200, 41.0), rng.normal(30, 6, 100).round()][:, None]
+    with pytest.warns(CollapseWarning, match="no extent in some direction"):
+        fit = MomentMixture(2, random_state=0).fit(spike)
+    assert np.min(fit.covariances_) >= 1 / 12
+    assert list(fit.collapsed_) == [0]
+
+
+def test_one_huge_column_leaves_the_others_as_they_are():
+    stamps = 1.7e18 + 1e9 * np.arange(len(IRIS))[:, None]  # nanoseconds
+    for column in (stamps, np.full((len(IRIS), 1), 1e16)):
+        frame = Frame.of_samples("diag", np.hstack([IRIS, column]), None)
+        np.testing.assert_allclose(frame.scale[:4], IRIS.std(axis=0))
+
+
+@pytest.fixture(scope="module")
+def wine():
+    return StandardScaler().fit_transform(load_wine().data), load_wine().target
+
+
+def test_ordinary_tables_get_the_right_groups(wine):
+    """The README's and the switching page's examples: no spikes, at least as good as EM."""
+    for X, y in (wine, (IRIS, load_iris().target)):
+        theirs = GaussianMixture(3, n_init=10, random_state=0).fit(X)
+        best = adjusted_rand_score(y, theirs.predict(X))
+        for seed in range(2):
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                fit = MomentMixture(3, random_state=seed).fit(X)
+            assert adjusted_rand_score(y, fit.predict(X)) >= best - 1e-9
+            assert len(fit.collapsed_) == 0
+            assert fit.prior_strength_ == 3 * X.shape[1] - 1
+            np.testing.assert_allclose(fit.lower_bound_, fit.score(X), atol=1e-9)
+            assert fit.log_posterior_ < fit.lower_bound_
+            assert np.all(np.diff(fit.weights_) <= 1e-9)
+
+
+def test_without_the_prior_the_likelihood_is_higher_and_says_so(wine):
+    X, _ = wine
+    held = MomentMixture(3, random_state=0).fit(X)
+    with pytest.warns(CollapseWarning, match=r"rests? on about .* rows"):
+        free = MomentMixture(3, prior=None, random_state=0).fit(X)
+    assert free.lower_bound_ > held.lower_bound_
+    assert free.log_posterior_ == free.lower_bound_
+    assert free.prior_strength_ == 0
+
+
+def test_cross_validation_chooses_a_strength_that_fits():
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 2, 60)
+    alike = rng.normal(size=(60, 4)) + 4 * labels[:, None]
+    fit = MomentMixture(2, prior="cv", random_state=0).fit(alike)
+    assert fit.prior_strength_ >= customary_strength("full", 4)
+    unlike = rng.normal(size=(60, 4)) * np.where(labels, 0.01, 10.0)[:, None]
+    fit = MomentMixture(2, prior="cv", random_state=0).fit(unlike)
+    assert fit.prior_strength_ < customary_strength("full", 4)
+
+
+def test_a_number_is_a_strength_and_bad_ones_are_refused():
+    weak = MomentMixture(3, prior=0.1, random_state=0).fit(IRIS)
+    firm = MomentMixture(3, prior=1e4, random_state=0).fit(IRIS)
+    tied = MomentMixture(3, covariance_type="tied", random_state=0).fit(IRIS)
+    apart = [np.ptp(np.log(f.covariances_[:, 0, 0])) for f in (weak, firm)]
+    assert apart[0] > 0.3
+    assert apart[1] < 0.05
+    np.testing.assert_allclose(firm.covariances_[0], tied.covariances_, rtol=0.3, atol=0.02)
+    for bad in (-1, "strong", True):
+        with pytest.raises(ValueError, match="prior must be a number of at least 0"):
+            MomentMixture(2, prior=bad).fit(IRIS)
+
+
+def test_orders_that_auto_takes():
+    assert customary_order("full", 3, 10) == 4
+    assert customary_order("full", 3, 20) == 4
+    assert customary_order("full", 5, 5) == 5
+    assert customary_order("diag", 20, 100) == 3
+    assert customary_order("tied", 2, 10) == 4
+    assert customary_order("diag", 3, 5) == 4
+    assert customary_order("diag", 3, 10) == 3
+    for kind in ("full", "tied"):
+        for n in (1, 2, 5, 10, 30):
+            assert customary_order(kind, 3, n) >= 4
+
+
+def test_parameters_as_one_vector_go_there_and_back():
+    from momentmix.em import _decoded, _encoded
+
+    likelihood = Likelihood(IRIS, None, "full", 1e-6)
+    start = likelihood.from_responsibilities(np.eye(3)[load_iris().target])
+    back = _decoded(likelihood, _encoded(start), start)
+    assert isinstance(back, Parameters)
+    for a, b in zip(start, back, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-14)
