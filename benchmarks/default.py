@@ -109,8 +109,8 @@ def held_out(splits: int, mclust: bool) -> None:
     print(
         f"{splits} random halves of each table, full covariances, as many components as groups. A\n"
         f"split counts as worse or better than sk10's if the mean log-likelihood of the held-out\n"
-        f"rows, or their ARI with the known groups, differs by more than {CLEARLY}. 'Tuned': settings\n"
-        "were chosen on these tables. 'Fresh': looked at once, when all was settled.\n"
+        f"rows, or their ARI with the known groups, differs by more than {CLEARLY}. 'Tuned':\n"
+        "settings were chosen on these tables. 'Fresh': looked at once, when all was settled.\n"
     )
     print("| tables | fit | log-likelihood: worse | better | ARI: worse | better |")
     print("| --- | --- | ---: | ---: | ---: | ---: |", flush=True)
@@ -139,7 +139,9 @@ def held_out(splits: int, mclust: bool) -> None:
             for column in np.array(values).T:
                 known = column[np.isfinite(column)]
                 for count in (np.sum(known < -CLEARLY), np.sum(known > CLEARLY)):
-                    cells.append(f"{count} of {len(known)} ({100 * count / max(len(known), 1):.0f} %)")
+                    cells.append(
+                        f"{count} of {len(known)} ({100 * count / max(len(known), 1):.0f} %)"
+                    )
             print(f"| {group} | {fitter} | {' | '.join(cells)} |", flush=True)
     names = list(fitters(mclust))
     print("\nMedians over the splits: nats a row (ARI).\n")
@@ -249,8 +251,8 @@ def mean_error(means: np.ndarray, truth: Mixture) -> float:
 def simulations(repeats: int) -> None:
     print("\n## Simulations: n=10, m=5, full\n")
     print(
-        f"Medians over {repeats} data sets: nats a row that 20,000 new rows lose against the truth;\n"
-        "error of the means (root mean square over components).\n"
+        f"Medians over {repeats} data sets: nats a row that 20,000 new rows lose against the\n"
+        "truth; error of the means (root mean square over components).\n"
     )
     print(
         "| rows | separation | loss: momentmix | EM from the truth | sk10 |"
@@ -326,9 +328,7 @@ def hard(seeds: int) -> None:
             X, _ = truth.sample(p, seed + 50)
             top = float(np.mean(from_truth(truth, X, kind).log_prob(X)))
             pure = ours(m, seed, covariance_type=kind, prior=None).fit(X)
-            fit, t1 = timed(
-                lambda X=X, s=seed, m=m, k=kind: ours(m, s, covariance_type=k).fit(X)
-            )
+            fit, t1 = timed(lambda X=X, s=seed, m=m, k=kind: ours(m, s, covariance_type=k).fit(X))
             em, t2 = timed(lambda X=X, s=seed, m=m, k=kind: sk10(m, s, k).fit(X))
             # The prior costs some likelihood; a wrong optimum costs ten times as much here.
             reached += [
@@ -385,8 +385,8 @@ def times(rounds: int) -> None:
     print("\n## Time over one scikit-learn run from k-means at tol=1e-6\n")
     print(
         f"Medians of {rounds} seeds, fits in turn; both on two threads. Bounds: 1 for the first\n"
-        "four, 5 for the real tables. 'Prior': the default over prior=None with as many starts, by\n"
-        "the time of EM from the same k-means start to tol=1e-6. Last: nats a row above the run.\n"
+        "four, 5 for the real tables. 'Prior': the time of EM from one and the same start to\n"
+        "tol=1e-6 with the default prior over that without. Last: nats a row above the run.\n"
     )
     print("| data | default | prior=None | prior | gain of default | of prior=None |")
     print("| --- | ---: | ---: | ---: | ---: | ---: |", flush=True)
@@ -403,7 +403,7 @@ def times(rounds: int) -> None:
             means = fits[0][0].means_
             given = {"covariance_type": kind, "means_init": means + 0.3 * X.std(axis=0)}
             alone = [
-                timed(lambda p=p, X=X, g=given, s=seed: ours(m, s, prior=p, **g).fit(X))[1]
+                timed(lambda p=p, X=X, g=given, s=seed, m=m: ours(m, s, prior=p, **g).fit(X))[1]
                 for p in ("auto", None)
             ]
             taken.append([t for _, t in fits] + alone)
@@ -443,9 +443,7 @@ def pure_moments(repeats: int) -> None:
                 except ValueError:
                     old.append(np.nan)
             known = np.all(np.isfinite(old))
-            cells.append(
-                f"{np.median(ratios):.2f}" + (f" ({np.median(old):.1f})" if known else "")
-            )
+            cells.append(f"{np.median(ratios):.2f}" + (f" ({np.median(old):.1f})" if known else ""))
         print(f"| {n} | {order} | {' | '.join(cells)} |", flush=True)
 
 

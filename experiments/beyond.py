@@ -148,7 +148,9 @@ def draw(rows: list[dict[str, str]], folder: Path) -> None:
         ax.set_xticks(range(len(separations)), separations)
         ax.set_yticks(range(len(shapes)), [f"n={n}, m={m}" for n, m in shapes])
         ax.set(xlabel="separation", title=f"{kind}, p={p}")
-    figure.suptitle("Log-likelihood of new samples over EM restarts of equal time (blue: momentmix)")
+    figure.suptitle(
+        "Log-likelihood of new samples over EM restarts of equal time (blue: momentmix)"
+    )
     save(figure, folder / "beyond")
 
 

@@ -117,3 +117,16 @@ def test_functions_that_the_mathematics_names_are_there():
 def test_the_api_page_has_every_public_name():
     page = (DOCS / "api.md").read_text(encoding="utf-8")
     assert [name for name in momentmix.__all__ if f"   {name}\n" not in page] == []
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/switching.md"])
+def test_examples_print_what_the_page_says(page, tmp_path, monkeypatch, capsys):
+    """The adjusted Rand indices beside the examples are what a reader gets."""
+    monkeypatch.chdir(tmp_path)
+    text = (DOCS.parent / page).read_text(encoding="utf-8")
+    block = next(b for b in re.findall(r"```python\n(.*?)```", text, re.S) if "adjusted_rand" in b)
+    said = re.findall(r"print\(.*\)  # (\d\.\d\d)", block)
+    exec(compile(block, page, "exec"), {})
+    assert capsys.readouterr().out.split() == said
+    assert said[-1] >= said[0]
+    assert float(said[-1]) >= 0.9

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from sklearn.exceptions import ConvergenceWarning
 
+
 class CollapseWarning(UserWarning):
     """A component of a fit rests on next to nothing: a few rows, or one value that rows share."""
 

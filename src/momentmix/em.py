@@ -208,7 +208,7 @@ class EM:
         """A few EM steps from each of some starts, all at once."""
         if self.kind == "tied" or len(starts) == 1:  # one covariance a mixture, not a component
             return [self.fit(start, tol=0.0, max_iter=steps) for start in starts]
-        S, m = len(starts), len(starts[0].weights)
+        S = len(starts)
         at = Parameters(*(np.concatenate(parts) for parts in zip(*starts, strict=True)))
         for _ in range(steps):
             step = self.step(at, S)

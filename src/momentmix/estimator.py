@@ -9,6 +9,7 @@ import numpy as np
 from momentmix import _dask, matching, search
 from momentmix._parallel import thread_limit
 from momentmix._progress import Progress
+from momentmix._warnings import warn_user
 from momentmix.choices import (
     gaussian_weights,
     parameter_count,
@@ -201,13 +202,17 @@ class MomentMixture(MixtureEstimator):
         with self._kept_if_refused():
             return self._fit_rows(*self._fitted_rows(X, sample_weight))
 
-    def _fit_rows(
-        self, X: np.ndarray, weights: np.ndarray | None, count: float
-    ) -> MomentMixture:
+    def _fit_rows(self, X: np.ndarray, weights: np.ndarray | None, count: float) -> MomentMixture:
         if self.polish is None:
             data = self._data(X, weights)
             self._end_stream()
             return self._fit_pure(data, passes=1)
+        if self.prior is not None and count < 0.1 * len(X):
+            warn_user(
+                f"the weights of {len(X)} rows sum to {count:g}, and count as so many rows beside "
+                "the prior; scale them to sum to the number of rows, or use prior=None",
+                UserWarning,
+            )
         early = False
         try:
             parts = self._likelihood_problem(X, weights, count)

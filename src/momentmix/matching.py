@@ -279,9 +279,7 @@ LAST_STEPS = 6
 
 def _sharpen(matching: MomentMatching, fit: Fit) -> None:
     """A few steps more while the gradient shrinks, so that rounding on the way does not show."""
-    parameters, solution = matching.solve(
-        fit.parameters, strict=True, tol=0.0, max_iter=LAST_STEPS
-    )
+    parameters, solution = matching.solve(fit.parameters, strict=True, tol=0.0, max_iter=LAST_STEPS)
     fit.n_passes += solution.n_passes
     if solution.value <= fit.objective + 1e-9 * abs(fit.objective):
         solution.converged = True

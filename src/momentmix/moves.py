@@ -15,7 +15,6 @@ import numpy as np
 from momentmix.covariance import LogNormalPrior, make_covariance, merged_covariance, replaced
 from momentmix.em import EMResult, Likelihood, Parameters, softmax
 
-
 #: EM steps that show what a split, and an exchange, is worth.
 SPLIT_STEPS, EXCHANGE_STEPS = 8, 12
 #: Nats a row below the best from which a few more steps may still gain.

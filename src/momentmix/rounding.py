@@ -25,6 +25,6 @@ def rounding_variances(X: np.ndarray) -> np.ndarray:
     span = ordered[-1] - ordered[0]
     distinct = gaps > np.maximum(1e-9 * span, 16 * np.finfo(float).eps * size)
     values = 1 + distinct.sum(axis=0)
-    rounded = (SEVERAL <= values) & (values < FEW_VALUES * len(rows))
+    rounded = (values >= SEVERAL) & (values < FEW_VALUES * len(rows))
     steps = np.min(np.where(distinct, gaps, np.inf), axis=0, initial=np.inf)
     return np.where(rounded & np.isfinite(steps), np.minimum(steps, span) ** 2 / 12, 0.0)

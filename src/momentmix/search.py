@@ -59,7 +59,9 @@ class LikelihoodSearch:
         self.rough = self.loose if likelihood.X.size <= SMALL_DATA else max(tol, 1e-4)
         self.n_iter, self.interrupted = 0, False
         # Without a prior the highest peaks are narrow: where two starts agree there are others.
-        free = likelihood.prior is None and likelihood.variance is None and likelihood.kind != "tied"
+        free = (
+            likelihood.prior is None and likelihood.variance is None and likelihood.kind != "tied"
+        )
         self.rugged = free and likelihood.X.size <= SMALL_DATA
         self.best: EMResult | None = None
         self.origin: Candidate | None = None  # where the best came from
@@ -180,7 +182,6 @@ def polished(
     search: LikelihoodSearch, whole: Likelihood, candidates: list[Candidate], m: int | None
 ) -> Fit:
     """The best that some candidates, and plain starts of m components, lead to on the whole."""
-    part = search.likelihood
     try:
         with single_threaded_blas():
             if m is None:
@@ -263,9 +264,7 @@ def nearest_start(likelihood: Likelihood, X: np.ndarray, points: np.ndarray) -> 
     return likelihood.from_responsibilities(R)
 
 
-def plain_starts(
-    likelihood: Likelihood, m: int, rng: np.random.Generator
-) -> Iterator[Parameters]:
+def plain_starts(likelihood: Likelihood, m: int, rng: np.random.Generator) -> Iterator[Parameters]:
     """Starts of EM without moments, without end: k-means, then around random samples.
 
     Distances are taken in the features' own units and in those of the fit, in turn: a full

@@ -298,9 +298,7 @@ class FitSummary:
     def from_estimator(cls, estimator: Any, X: Any, source: str = "the data") -> FitSummary:
         """Of a fitted estimator and its rows, as an array or a table with named columns."""
         collapsed = list(getattr(estimator, "collapsed_", ()))
-        return cls(
-            estimator.mixture_, source, X=np.asarray(X, dtype=float), collapsed=collapsed
-        )
+        return cls(estimator.mixture_, source, X=np.asarray(X, dtype=float), collapsed=collapsed)
 
     def add_scikit_learn(self, random_state: Any = None) -> None:
         """What EM finds from ten starts, with its own default settings, as a rival."""

@@ -9,7 +9,6 @@ from scipy.linalg import block_diag
 
 from momentmix.covariance.classes import DIAGONAL_TYPES, Zero, make_covariance
 
-
 #: Multiple of the floor up to which a variance counts as being on it.
 NEAR_FLOOR = 1.01
 
@@ -167,13 +166,14 @@ def raised_to_floor(kind: str, array: np.ndarray, floor: Any) -> np.ndarray:
 def on_floor(kind: str, array: np.ndarray, floor: Any) -> np.ndarray:
     """Which of the covariances have no more extent in some direction than the floor; (m or 1,)."""
     if kind in DIAGONAL_TYPES:
-        low = array <= NEAR_FLOOR * np.asarray(floor)
-        return low if kind == "spherical" else low.any(axis=1)
+        low = np.asarray(array <= NEAR_FLOOR * np.asarray(floor))
+        return low if kind == "spherical" else np.any(low, axis=1)
     n = array.shape[-1]
     root = np.linalg.cholesky(floor * np.eye(n) if np.ndim(floor) == 0 else floor)
     array = array.reshape(-1, n, n)
     relative = np.linalg.solve(root, np.linalg.solve(root, array).swapaxes(-1, -2))
-    return np.linalg.eigvalsh((relative + relative.swapaxes(-1, -2)) / 2)[:, 0] <= NEAR_FLOOR
+    lowest = np.linalg.eigvalsh((relative + relative.swapaxes(-1, -2)) / 2)[:, 0]
+    return np.asarray(lowest <= NEAR_FLOOR, dtype=bool)
 
 
 def smallest_variance(kind: str, array: np.ndarray) -> float:

@@ -89,10 +89,11 @@ class Pull:
 
         The penalty is replaced by that of ν' rows of covariance Ψ_k with the same gradient at Σ_k,
         Ψ_k = Σ_k - (ν/ν') Σ_k (∂log_Σk [log Σ_k - L]) Σ_k, of which the maximum is known:
-        (n_k C_k + ν' Ψ_k) / (n_k + ν'), plus what L moves along with it. With ν' = ν (1 + the largest positive entry of
-        log Σ_k - L in the eigenvectors of Σ_k) the curvature is right too where matrices commute,
-        and Ψ_k is positive there. The line from Σ_k to the maximum always begins uphill; a long
-        step may overshoot.
+        (n_k C_k + ν' Ψ_k) / (n_k + ν'). With ν' = ν (1 + the largest positive entry of log Σ_k - L
+        in the eigenvectors of Σ_k) the curvature is right too where matrices commute, and Ψ_k is
+        positive there. What L moves along with the covariances is added, without which a strong
+        prior would hold them where they are. The line from Σ_k to the result always begins uphill;
+        a long step may overshoot.
         """
         raise NotImplementedError
 

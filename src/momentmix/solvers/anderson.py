@@ -6,7 +6,6 @@ from collections import deque
 
 import numpy as np
 
-
 #: Share of their own squares that is added to those of the differences.
 RIDGE = 1e-10
 
