@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test lint docs bench bench-fit bench-tensors bench-cp bench-peers experiments clean
+.PHONY: help demo test lint docs bench bench-default bench-fit bench-tensors bench-cp bench-peers experiments clean
 
 help:
 	@echo "make demo   run the main job and draw it into demo/"
@@ -12,6 +12,7 @@ help:
 	@echo "make lint   ruff, ruff format, mypy"
 	@echo "make docs   the documentation site into docs/_build/html, warnings as errors"
 	@echo "make bench  ratios against bare matrix products"
+	@echo "make bench-default  is the default fit right? real tables, simulations, times (about 25 minutes)"
 	@echo "make bench-fit  fits against scikit-learn's EM (about 15 minutes)"
 	@echo "make experiments  section 7 of the paper and beyond (about 40 minutes, can be interrupted)"
 	@echo "make bench-peers  scikit-learn, pomegranate, gmmx and Spark on the same data (about an hour)"
@@ -61,6 +62,9 @@ docs: $(VENV)/docs
 
 bench: $(VENV)/plot
 	$(BIN)/python benchmarks/run.py
+
+bench-default: $(VENV)/bench
+	$(BIN)/python benchmarks/default.py
 
 bench-fit: $(VENV)/bench
 	$(BIN)/python benchmarks/fit.py

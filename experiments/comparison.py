@@ -2,8 +2,8 @@
 
 n=100, m=20, p=8000, three noise levels, ten starts a method, eight metrics. Methods: scikit-learn's
 EM from k-means and from random points; pure moment fits of orders 3 and 4 in both forms of the
-augmented system (ω=0.5, one random start each); the default MomentMixture; and as a ceiling EM from
-the true parameters.
+augmented system (ω=0.5, one random start each); MomentMixture with prior=None, the likelihood alone
+as the others have it; and as a ceiling EM from the true parameters.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def fitted(method: str, truth: Mixture, X: np.ndarray, start: int) -> Mixture:
             )
         model.fit(X)
         return Mixture(model.weights_, model.means_, model.covariances_, "diag")
-    model = MomentMixture(m, covariance_type="diag", random_state=start)
+    model = MomentMixture(m, covariance_type="diag", prior=None, random_state=start)
     if method != "MomentMixture":
         order, form = method[3], method.split()[1]
         model.set_params(

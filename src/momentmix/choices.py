@@ -71,7 +71,7 @@ def customary_order(kind: str, m: int, n: int) -> int:
         most = max(wanted, AMPLE_ORDER)
         while wanted < most and not is_enough(kind, m, n, wanted, AMPLE):
             wanted += 1
-    for order in range(wanted, 2, -1):
+    for order in range(wanted, 3 if square else 2, -1):
         if is_explicit(kind, m, n, order) and is_enough(kind, m, n, order):
             return order
     affordable = square and total_size(n, 4) <= AFFORDABLE and is_enough(kind, m, n, 4)

@@ -308,17 +308,27 @@ class MomentMixture(MixtureEstimator):
 
     def _fit_pure(self, data: Data, passes: int = 0) -> MomentMixture:
         """The moment estimate; ``passes`` were made over the rows to get the data."""
-        frame = frame_for(self, data)
-        scaled = data.within(frame)
-        model = model_for(self, scaled, frame.unit, True)
+        early = False
+        try:
+            frame, scaled, model = self._moment_problem(data)
+        except KeyboardInterrupt:  # even a guess needs these
+            (frame, scaled, model), early = self._moment_problem(data), True
         with thread_limit(self.n_jobs):
-            result = self._solve_moments(model, frame, scaled)
+            result = self._solve_moments(model, frame, scaled, early)
         result.log_likelihood = np.nan
         result.n_passes += passes if data.passes == 0 else 0
         self._finish(result, frame, model.floor, effective_count(data))
         return self
 
-    def _solve_moments(self, model: matching.Model, frame: Frame, data: Data) -> matching.Fit:
+    def _moment_problem(self, data: Data) -> tuple[Frame, Data, matching.Model]:
+        frame = frame_for(self, data)
+        scaled = data.within(frame)
+        return frame, scaled, model_for(self, scaled, frame.unit, True)
+
+    def _solve_moments(
+        self, model: matching.Model, frame: Frame, data: Data, early: bool = False
+    ) -> matching.Fit:
+        """The best moment estimate; a guess if Ctrl-C came before (``early``) or early."""
         given = given_start(self, model, frame, None)
         if model.m == 1 and given is None:
             return matching.single_component(model.kind, data, float(self.reg_covar))
@@ -326,9 +336,12 @@ class MomentMixture(MixtureEstimator):
         count = 60 if model.explicit else 4
         if self.n_init != "auto":
             count = int(self.n_init)
-        points = normal_points(data, rng)
+        points: np.ndarray | None = None
         starts = [given] if given is not None else []
         try:
+            if early:
+                raise KeyboardInterrupt
+            points = normal_points(data, rng)
             starts = starts or search.default_starts(
                 points, None, model, rng, self.init, count, data
             )
@@ -337,6 +350,8 @@ class MomentMixture(MixtureEstimator):
                     matching.MomentMatching(model, data), starts, progress.iteration
                 )
         except KeyboardInterrupt:
+            if points is None:
+                points = normal_points(data, rng)
             guess = starts[0] if starts else around_points(model.kind, points[: model.m])
             return matching.Fit(guess, np.nan, interrupted=True)
 
@@ -418,7 +433,6 @@ class MomentMixture(MixtureEstimator):
                 f"a fitted covariance is singular with reg_covar={self.reg_covar:g}; raise it, "
                 "or drop constant or dependent features"
             ) from error
-        self.prior_strength_ = float(result.strength)
         self._note_collapse(flat, thin, count * weights)
 
     def _check_settings(self) -> None:

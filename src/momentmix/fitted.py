@@ -235,6 +235,8 @@ class MixtureEstimator(DensityMixin, BaseEstimator):
         self.lower_bound_ = float(result.log_likelihood)
         self.lower_bounds_ = list(result.log_likelihoods)
         self.log_posterior_ = float(result.worth)
+        self.prior_strength_ = float(result.strength)
+        self.collapsed_ = np.empty(0, dtype=np.intp)
         self.history_ = list(result.history)
         if result.interrupted:
             warn_user("the fit was interrupted; the attributes hold the best parameters so far")

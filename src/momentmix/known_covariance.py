@@ -96,7 +96,8 @@ class KnownCovarianceMixture(MixtureEstimator):
         covariance is singular.
     mixture_ : Mixture
     converged_, n_iter_, n_passes_, objective_, lower_bound_, history_, moments_
-        As in :class:`MomentMixture`.
+        As in :class:`MomentMixture`, whose prior has no say here: the covariance is known. The
+        components come by falling weight, unless a start was given.
 
     Examples
     --------
