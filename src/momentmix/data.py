@@ -58,12 +58,21 @@ class AtomData:
 
     def frame(self, kind: str) -> Frame:
         if self.atoms.covariance.zero:
-            w = self.atoms.weights
-            return Frame.of_samples(kind, self.atoms.means, None if isinstance(w, float) else w)
+            return Frame.of_samples(kind, self.atoms.means, self.weights)
         return Frame.of_atoms(kind, self.atoms)
 
     def within(self, frame: Frame) -> AtomData:
         return AtomData(frame.apply_atoms(self.atoms))
+
+    def in_order(self, order: np.ndarray) -> AtomData:
+        """Rows without noise in another order."""
+        weights = None if self.weights is None else self.weights[order]
+        return AtomData.of_rows(self.atoms.means[order], weights)
+
+    @property
+    def weights(self) -> np.ndarray | None:
+        """Of the rows; None if all are alike."""
+        return None if isinstance(self.atoms.weights, float) else self.atoms.weights
 
     def moments(self, order: int) -> np.ndarray:
         return atom_sums(self.atoms, np.zeros(self.n), order)

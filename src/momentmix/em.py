@@ -22,6 +22,7 @@ from momentmix.covariance import (
     fitted_covariance,
     log_density_coefficients,
     make_covariance,
+    precision_cholesky,
     raised_to_floor,
     replaced,
 )
@@ -29,6 +30,8 @@ from momentmix.covariance.prior import Pull
 from momentmix.solvers.anderson import Anderson
 
 _BLOCK_BYTES, _CACHE_BYTES = 4 << 20, 256 << 20
+#: Size of the terms of a log density from which their cancellation costs more than eight digits.
+SHARP = 1e8
 #: Steps after which an EM run that still gains is extrapolated.
 PATIENCE = 20
 
@@ -61,6 +64,39 @@ class Step(NamedTuple):
     after: Parameters
 
 
+class Peaks(NamedTuple):
+    """Components so narrow that their densities are better had from the distances to their means.
+
+    (X - μ_j) U_j are whitened differences.
+    """
+
+    numbers: np.ndarray  # (J,)
+    constant: np.ndarray  # (J,)
+    means: np.ndarray  # (J, n)
+    factors: np.ndarray  # U: (J, 1, 1) or (J, 1, n) to multiply with, or (J, n, n)
+
+    @classmethod
+    def of(cls, kind: str, parameters: Parameters, numbers: np.ndarray) -> Peaks:
+        weights, means = parameters.weights[numbers], parameters.means[numbers]
+        own = chosen(kind, parameters.covariances, numbers)
+        _, factors = precision_cholesky(kind, own)
+        n = means.shape[1]
+        if kind in ("full", "tied"):
+            diagonals = np.diagonal(factors, axis1=-2, axis2=-1)
+        else:
+            diagonals = factors.reshape(len(numbers), -1)
+            factors = diagonals[:, None, :]
+        logs = np.broadcast_to(np.log(diagonals), means.shape).sum(axis=1)
+        constant = np.log(np.maximum(weights, 1e-300)) + logs - n * np.log(2 * np.pi) / 2
+        return cls(numbers, constant, means, factors)
+
+    def log_joint(self, X: np.ndarray) -> np.ndarray:
+        """(J, p)"""
+        Y = X - self.means[:, None, :]
+        Y = Y * self.factors if self.factors.shape[-2] == 1 != X.shape[1] else Y @ self.factors
+        return self.constant[:, None] - np.einsum("jpi,jpi->jp", Y, Y) / 2
+
+
 class Density(NamedTuple):
     """log λ_j N(x; μ_j, Σ_j) = constant_j + linear_jᵀx + quadratic_jᵀ(features of x)."""
 
@@ -68,20 +104,26 @@ class Density(NamedTuple):
     linear: np.ndarray  # (S m, n)
     quadratic: np.ndarray  # (S m, width)
     groups: int = 1  # S
+    peaks: Peaks | None = None  # components of which the three terms cancel too far
 
     @classmethod
     def of(cls, kind: str, parameters: Parameters, groups: int = 1) -> Density:
-        constant, linear, quadratic = log_density_coefficients(
-            kind, parameters.means, parameters.covariances
-        )
-        constant = constant + np.log(np.maximum(parameters.weights, 1e-300))
-        return cls(constant, linear, quadratic, groups)
+        weights, means, covariances = parameters
+        constant, linear, quadratic = log_density_coefficients(kind, means, covariances)
+        constant = constant + np.log(np.maximum(weights, 1e-300))
+        # Near its mean a component is the difference of terms of this size.
+        sizes = np.max(-quadratic, axis=1) * (1 + np.einsum("ij,ij->i", means, means))
+        sharp = np.flatnonzero(np.broadcast_to(sizes, len(means)) > SHARP)
+        peaks = Peaks.of(kind, parameters, sharp) if len(sharp) else None
+        return cls(constant, linear, quadratic, groups, peaks)
 
     def log_joint(self, X: np.ndarray, squares: np.ndarray) -> np.ndarray:
         """(S m, p), samples along memory: what follows runs over them."""
         L = self.linear @ X.T
         L += self.quadratic @ squares.T
         L += self.constant[:, None]
+        if self.peaks is not None:
+            L[self.peaks.numbers] = self.peaks.log_joint(X)
         return L
 
     def step_sums(self, X: np.ndarray, squares: np.ndarray, weights: np.ndarray) -> tuple:
@@ -179,18 +221,21 @@ class EM:
         """EM steps until the mean penalised log-likelihood gains less than ``tol``.
 
         A long run is extrapolated (Anderson's mixing). Whatever does not gain is taken back: an
-        extrapolation at once, covariances that went too far by halves.
+        extrapolation at once, covariances that went too far by halves. Where the last of
+        ``max_iter`` steps leads is looked at too.
         """
         run, i = _Run(parameters), 0
         try:
-            for i in range(1, max_iter + 1):
+            for i in range(1, max_iter + 2):
                 step = self.step(run.parameters)
                 gain = float(step.worth[0]) - run.worth
                 if gain < -1e-13 * abs(run.worth) and run.retreat():
                     continue
                 run.accept(step)
                 if abs(gain) < tol:
-                    return run.result(i, converged=True)
+                    return run.result(min(i, max_iter), converged=True)
+                if i > max_iter:
+                    break
                 alive = step.after
                 if run.revivals < len(alive.weights):
                     alive = self.revived(step.after)
@@ -201,7 +246,7 @@ class EM:
                 if callback is not None:
                     callback(i, run.log_likelihood)
         except KeyboardInterrupt:
-            return run.result(i, interrupted=True)
+            return run.result(min(i, max_iter), interrupted=True)
         return run.result(max_iter)
 
     def look_at(self, starts: Sequence[Parameters], steps: int) -> list[EMResult]:

@@ -16,7 +16,7 @@ from momentmix.choices import (
     sampling_weights,
     tensors_pay,
 )
-from momentmix.covariance import LogNormalPrior, on_floor, prior_for, raised_to_floor, too_few
+from momentmix.covariance import LogNormalPrior, on_floor, prior_for, too_few
 from momentmix.data import AtomData, Data, TensorData
 from momentmix.em import Likelihood, Parameters
 from momentmix.fitted import MixtureEstimator, by_weight
@@ -34,6 +34,9 @@ from momentmix.starts import around_points, normal_points
 from momentmix.strength import cross_validated
 from momentmix.tensors import MomentTensors
 
+#: The least variance of a component even for reg_covar=0, relative to that of the data: one of a
+#: single row must stay finite, and a covariance matrix hold its least eigenvalue to five digits.
+LEAST_VARIANCE = 1e-10
 #: Rows that a Dask array is taken to have, which may not know; tensors pay for that many.
 CLUSTER_ROWS = 10_000_000
 
@@ -222,10 +225,12 @@ class MomentMixture(MixtureEstimator):
         self._end_stream()
         with thread_limit(self.n_jobs):
             result = self._solve_likelihood(*parts, early)
-        result.log_likelihood -= frame.log_volume
-        result.worth -= frame.log_volume
+        penalty = result.log_likelihood - result.worth
         result.log_likelihoods = [v - frame.log_volume for v in result.log_likelihoods]
         self._finish(result, frame, parts[3].floor, count)
+        # Of the parameters as they are now: rounded in the units of X, which a sharp peak notices.
+        self.lower_bound_ = float(np.average(self.mixture_.log_prob(X), weights=weights))
+        self.log_posterior_ = self.lower_bound_ - float(penalty)
         return self
 
     def _likelihood_problem(
@@ -233,9 +238,9 @@ class MomentMixture(MixtureEstimator):
     ) -> tuple[matching.Model, Frame, AtomData, Likelihood]:
         data = AtomData.of_rows(X, weights)
         frame = frame_for(self, data)
-        scaled = data.within(frame)
-        rows = scaled.atoms.means
-        hidden = np.zeros(frame.n) if self.prior is None else rounding_variances(X)
+        hidden = np.zeros(frame.n) if self.prior is None else rounding_variances(X, weights, count)
+        scaled = search.in_order(data.within(frame))
+        rows, weights = scaled.atoms.means, scaled.weights
         likelihood = Likelihood(
             rows,
             weights,
@@ -259,8 +264,7 @@ class MomentMixture(MixtureEstimator):
 
     @property
     def _floor(self) -> float:
-        # A little even for reg_covar=0: a component of one sample must stay finite.
-        return max(float(self.reg_covar), 1e-12)
+        return max(float(self.reg_covar), LEAST_VARIANCE)
 
     def _fit_dask(self, X: Any, sample_weight: Any) -> MomentMixture:
         """The moment estimate, and EM from there on the workers: no rows leave them."""
@@ -331,7 +335,7 @@ class MomentMixture(MixtureEstimator):
         """The best moment estimate; a guess if Ctrl-C came before (``early``) or early."""
         given = given_start(self, model, frame, None)
         if model.m == 1 and given is None:
-            return matching.single_component(model.kind, data, float(self.reg_covar))
+            return matching.single_component(model.kind, data, self._floor)
         rng = self._generator()
         count = 60 if model.explicit else 4
         if self.n_init != "auto":
@@ -362,10 +366,8 @@ class MomentMixture(MixtureEstimator):
         given = given_start(self, model, frame, whole)
         rng = self._generator()
         if model.m == 1 and given is None:
-            fit = matching.single_component(model.kind, data, float(self.reg_covar))
-            safe = raised_to_floor(model.kind, fit.parameters.covariances, self._floor)
-            fit.log_likelihood = whole.value(fit.parameters._replace(covariances=safe))
-            fit.worth = fit.log_likelihood
+            fit = matching.single_component(model.kind, data, whole.floor)
+            fit.worth = fit.log_likelihood = whole.value(fit.parameters)
             return fit
         try:
             if early:

@@ -17,11 +17,13 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from momentmix import _dask
 from momentmix._parallel import thread_limit
 from momentmix._warnings import CollapseWarning, warn_user
+from momentmix.content import distinct_rows
 from momentmix.covariance import chosen, precision_cholesky
 from momentmix.data import AtomData, Data, TensorData, data_of
 from momentmix.em import Parameters, softmax
 from momentmix.matching import Fit
 from momentmix.mixture import Mixture
+from momentmix.search import LARGE_DATA
 from momentmix.settings import generator
 from momentmix.tensors import MomentTensors
 
@@ -97,20 +99,28 @@ class MixtureEstimator(DensityMixin, BaseEstimator):
     def _fitted_rows(
         self, X: Any, sample_weight: Any
     ) -> tuple[np.ndarray, np.ndarray | None, float]:
-        """Rows to fit, those without weight left out; weights with sum 1, and their sum before."""
-        X, weights = self._checked_rows(X, sample_weight, least=2)
+        """Rows to fit, those without weight left out; weights with sum 1, and their sum before.
+
+        Rows for the likelihood are distinct, unless there are very many (content.py).
+        """
+        X, counts = self._checked_rows(X, sample_weight, least=2)
         X = X.astype(np.float64, copy=False)
-        count = float(len(X))
-        if weights is not None:
-            X, weights = X[weights > 0], weights[weights > 0]
-            count = float(weights.sum())
-            weights = weights / count
+        if counts is not None:
+            X, counts = X[counts > 0], counts[counts > 0]
         if len(X) < self.n_components:
             raise ValueError(
                 f"Expected n_samples >= n_components but got n_components = {self.n_components}, "
                 f"n_samples = {len(X)}"
             )
-        return X, weights, count
+        if self.polish is not None and X.size <= LARGE_DATA:
+            X, counts = distinct_rows(X, counts)
+        if counts is None:
+            return X, None, float(len(X))
+        count = float(counts.sum())
+        if not np.isfinite(count):
+            raise ValueError("the sum of sample_weight overflows; scale the weights down")
+        even = bool(np.all(counts == counts[0]))
+        return X, None if even else counts / count, count
 
     def _note_features(self, X: Any) -> None:
         """As scikit-learn does for tables in memory."""

@@ -159,8 +159,8 @@ class KnownCovarianceMixture(MixtureEstimator):
         if _dask.is_dask(X):
             return self._fit_dask(X, sample_weight)
         with self._kept_if_refused():
-            X, weights, _ = self._fitted_rows(X, sample_weight)
-            problem = _Problem(self, AtomData.of_rows(X, weights))
+            X, weights, count = self._fitted_rows(X, sample_weight)
+            problem = _Problem(self, AtomData.of_rows(X, weights), count)
             problem.check_polish()
             with thread_limit(self.n_jobs):
                 result = problem.fit_moments() if self.polish is None else problem.fit_likelihood()
@@ -261,18 +261,18 @@ class _Problem:
     ``s`` is the estimator, whose settings are read.
     """
 
-    def __init__(self, s: KnownCovarianceMixture, data: Any) -> None:
+    def __init__(self, s: KnownCovarianceMixture, data: Any, count: float | None = None) -> None:
         self.s, self.m, self.n = s, int(s.n_components), data.n
         held = data.tensors.order if isinstance(data, TensorData) else None
         self.order = s._needed_order(data.n, held)
-        count = effective_count(data)
-        if count < self.m:
+        count = effective_count(data) if count is None else count
+        if count < self.m and isinstance(data, TensorData):
             raise ValueError(
                 f"{self.m} components need as many samples at least, and there are {count:.0f}"
             )
         self.rng = s._generator()
         centre, covariance = mean_and_covariance(data)
-        self.noise = self._noise(covariance, count)
+        self.count, self.noise = count, self._noise(covariance, count)
         self.definite = is_definite(self.noise)
         self.frame, self.variance = noise_frame(self.noise, self.definite, centre, covariance)
         self.data, self.scaled = data, data.within(self.frame)
@@ -337,9 +337,9 @@ class _Problem:
 
     def fit_likelihood(self) -> Fit:
         """The best likelihood that the moment estimate, or plain starts, lead to."""
-        s, given, atoms = self.s, self.given(), self.scaled.atoms
-        weights = None if isinstance(atoms.weights, float) else atoms.weights
-        whole = Likelihood(atoms.means, weights, "spherical", 0.0, self.variance)
+        s, given, rows = self.s, self.given(), search.in_order(self.scaled)
+        settings = "spherical", 0.0, self.variance, None, self.count
+        whole = Likelihood(rows.atoms.means, rows.weights, *settings)
         if given is not None:
             fit = Fit(given, np.nan)
             return self.polished(whole, fit)

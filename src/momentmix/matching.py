@@ -315,6 +315,6 @@ def widened(kind: str, parameters: Parameters) -> Parameters:
 def single_component(kind: str, data: Data, floor: float) -> Fit:
     """One component: the mean and the covariance, which every method agrees on."""
     mean, covariance = mean_and_covariance(data)
-    spread = covariance + floor * np.eye(data.n)
-    parameters = Parameters(np.ones(1), mean[None], common_covariance(kind, 1, spread))
+    spread = raised_to_floor(kind, common_covariance(kind, 1, covariance), floor)
+    parameters = Parameters(np.ones(1), mean[None], spread)
     return Fit(parameters, 0.0, n_iter=1, n_passes=data.passes, converged=True, history=[0.0])

@@ -199,7 +199,7 @@ def _split(
     weights = weights / share
     X = likelihood.X[own]
     X = X - weights @ X
-    along = X @ principal_axes(X, weights, rng).T
+    along = X @ principal_axes(X, weights, likelihood.kind == "diag", rng).T
     sides = [side for side in along.T > 0 if 2 <= side.sum() <= len(side) - 2]
     if not sides:
         return best
@@ -216,22 +216,44 @@ def _split(
     return best
 
 
-def principal_axes(X: np.ndarray, weights: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def principal_axes(
+    X: np.ndarray, weights: np.ndarray, diagonal: bool, rng: np.random.Generator
+) -> np.ndarray:
     """Directions along which centred samples may fall apart; (3, n).
 
-    The longest axis, as it is and in units of each feature's deviation, by power iteration, and a
-    random direction in these units.
+    The longest axis; the same in units of each feature's deviation where features stand for
+    themselves (``diagonal``), else the direction of least kurtosis, which two clusters have; and
+    from one random sample to another. None but the second depends on what the axes are called.
     """
-    n = X.shape[1]
-    deviations = np.sqrt(weights @ (X * X)) + 1e-150
-    axes = []
-    for scale in (np.ones(n), 1 / deviations):
-        v = rng.normal(size=n)
-        for _ in range(POWER_STEPS):
-            v = scale * ((weights * (X @ (scale * v))) @ X)
-            v /= max(float(np.linalg.norm(v)), 1e-300)
-        axes.append(scale * v)
-    return np.stack([*axes, rng.normal(size=n) / deviations])
+    far = X[np.argmax(np.einsum("ij,ij->i", X, X))]
+    axes = [_longest(X, weights, far)]
+    if diagonal:
+        scale = 1 / (np.sqrt(weights @ (X * X)) + 1e-150)
+        axes.append(scale * _longest(X * scale, weights, far * scale))
+    else:
+        axes.append(_flattest(X, weights))
+    i, j = rng.choice(len(X), 2, p=weights)
+    return np.stack([*axes, X[i] - X[j]])
+
+
+def _longest(X: np.ndarray, weights: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """The leading principal axis, by power iteration from v."""
+    for _ in range(POWER_STEPS):
+        v = (weights * (X @ v)) @ X
+        v = v / max(float(np.linalg.norm(v)), 1e-300)
+    return v
+
+
+def _flattest(X: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """The direction of least kurtosis, from covariances with samples weighted by their distance."""
+    covariance = (X * weights[:, None]).T @ X
+    values, vectors = np.linalg.eigh(covariance)
+    kept = values > 1e-9 * max(values[-1], 1e-300)
+    whitener = vectors[:, kept] / np.sqrt(values[kept])
+    Y = X @ whitener
+    squares = np.einsum("ij,ij->i", Y, Y)
+    second = (Y * (weights * squares)[:, None]).T @ Y
+    return whitener @ np.linalg.eigh(second)[1][:, 0]
 
 
 def merge_losses(kind: str, parameters: Parameters) -> np.ndarray:

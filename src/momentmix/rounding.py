@@ -13,18 +13,37 @@ MOST_ROWS = 5000
 #: A column counts as rounded if it has fewer distinct values than this share of the rows, but so
 #: many at least: two or three values are kinds, not measurements.
 FEW_VALUES, SEVERAL = 0.8, 5
+#: The step is the least gap, or that but for this share of the gaps: a few values may be finer.
+FINER = 0.05
+#: All but a share of the gaps are whole numbers of steps, but for a share of a step. Gaps between
+#: values that merely stand several times, as in rows drawn with replacement, are not.
+UNEVEN, NEAR = 0.2, 0.05
 
 
-def rounding_variances(X: np.ndarray) -> np.ndarray:
-    """δ²/12 for each column of X (p, n), δ the least gap between its values; 0 if not rounded."""
-    rows = X[:: max(1, len(X) // MOST_ROWS)]
-    ordered = np.sort(rows, axis=0)
-    gaps = np.diff(ordered, axis=0)
+def rounding_variances(
+    X: np.ndarray, weights: np.ndarray | None = None, count: float | None = None
+) -> np.ndarray:
+    """δ²/12 for each column of X (p, n), δ the step between its values; 0 if not rounded.
+
+    The weights have sum 1, and count for so many rows together; by default for p.
+    """
+    step = max(1, len(X) // MOST_ROWS)
+    share = len(X[::step]) / len(X) if weights is None else float(weights[::step].sum())
+    seen = share * (len(X) if count is None else count)
+    return np.array([_rounding_step(column, seen) ** 2 / 12 for column in X[::step].T])
+
+
+def _rounding_step(column: np.ndarray, rows: float) -> float:
+    ordered = np.sort(column)
+    gaps, span = np.diff(ordered), ordered[-1] - ordered[0]
     # A value that arithmetic has touched differs from its equals in the last digits.
-    size = np.max(np.abs(ordered), axis=0, initial=0)
-    span = ordered[-1] - ordered[0]
-    distinct = gaps > np.maximum(1e-9 * span, 16 * np.finfo(float).eps * size)
-    values = 1 + distinct.sum(axis=0)
-    rounded = (values >= SEVERAL) & (values < FEW_VALUES * len(rows))
-    steps = np.min(np.where(distinct, gaps, np.inf), axis=0, initial=np.inf)
-    return np.where(rounded & np.isfinite(steps), np.minimum(steps, span) ** 2 / 12, 0.0)
+    size = np.max(np.abs(ordered[[0, -1]]))
+    gaps = gaps[gaps > max(1e-9 * span, 16 * np.finfo(float).eps * size)]
+    values = len(gaps) + 1
+    if not SEVERAL <= values < FEW_VALUES * rows:
+        return 0.0
+    for step in (np.min(gaps), np.quantile(gaps, FINER, method="lower")):
+        counted = gaps / step
+        if np.sum(np.abs(counted - np.round(counted)) > NEAR) < UNEVEN * values:
+            return float(step)
+    return 0.0

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from momentmix._parallel import parallel_map, single_threaded_blas, worker_count
-from momentmix.data import Data
+from momentmix.content import by_distance
+from momentmix.data import AtomData, Data
 from momentmix.em import EMResult, Likelihood, Parameters
 from momentmix.matching import Fit, Model, MomentMatching
 from momentmix.moves import SMALL_DATA, relocations, split_and_merge
@@ -282,11 +283,20 @@ def plain_starts(likelihood: Likelihood, m: int, rng: np.random.Generator) -> It
             yield nearest_start(likelihood, X, points)
 
 
+def in_order(data: AtomData) -> AtomData:
+    """The rows in an order that follows from the data, unless there are very many."""
+    if data.atoms.means.size > LARGE_DATA:
+        return data
+    return data.in_order(by_distance(data.atoms.means))
+
+
 def sample_of_rows(likelihood: Likelihood, rng: np.random.Generator) -> Likelihood:
     """The likelihood itself, or for large data that of rows drawn by weight."""
     p, n = likelihood.X.shape
     if p * n <= LARGE_DATA:
         return likelihood
-    count = max(LARGE_DATA // 2 // n, 2000)
-    rows = np.sort(rng.choice(p, count, p=likelihood.weights))
+    order = by_distance(likelihood.X)  # equal rows stand together, and are drawn as one would be
+    up_to = np.cumsum(likelihood.weights[order])
+    draws = np.sort(rng.uniform(0, up_to[-1], max(LARGE_DATA // 2 // n, 2000)))
+    rows = order[np.minimum(np.searchsorted(up_to, draws, side="right"), p - 1)]
     return likelihood.part(rows, None, 1.0, likelihood.prior)

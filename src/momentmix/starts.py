@@ -90,6 +90,8 @@ def kmeans_labels(
 ) -> np.ndarray:
     """Clusters of one run of k-means, as responsibilities (p, m)."""
     seed = int(rng.integers(2**31))
+    if len(X) <= m:  # a cluster each, and none for the rest
+        return np.eye(len(X), m)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct points than clusters
         labels = KMeans(m, n_init=1, random_state=seed).fit(X, sample_weight=weights).labels_
