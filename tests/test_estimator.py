@@ -28,16 +28,8 @@ TYPES = ("full", "tied", "diag", "spherical")
 IRIS = load_iris().data
 
 
-def expected_failures(estimator):
-    if estimator.n_components > 1:  # scikit-learn declares the same of its KMeans
-        why = "random starts differ where rows are repeated"
-        return {"check_sample_weight_equivalence_on_dense_data": why}
-    return {}
-
-
 @parametrize_with_checks(
-    [MomentMixture(), MomentMixture(2, random_state=0, covariance_type="diag")],
-    expected_failed_checks=expected_failures,
+    [MomentMixture(), MomentMixture(2, random_state=0, covariance_type="diag")]
 )
 def test_sklearn_conventions(estimator, check):
     check(estimator)

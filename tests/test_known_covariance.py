@@ -49,12 +49,7 @@ def mean_error(found, want):
 
 
 @parametrize_with_checks(
-    [KnownCovarianceMixture(1, 0.01), KnownCovarianceMixture(2, 0.01, random_state=0)],
-    expected_failed_checks=lambda estimator: (
-        {"check_sample_weight_equivalence_on_dense_data": "starts are drawn by row"}
-        if estimator.n_components > 1
-        else {}
-    ),
+    [KnownCovarianceMixture(1, 0.01), KnownCovarianceMixture(2, 0.01, random_state=0)]
 )
 def test_sklearn_conventions(estimator, check):
     check(estimator)

@@ -431,7 +431,7 @@ class Likelihood(EM):
         kept = chosen(self.kind, covariances, living)
         alive = Parameters(weights[living], means[living], kept)
         _, log_density = self.responsibilities(alive)
-        worst = np.argsort(log_density)[: len(dead)]
+        worst = np.resize(np.argsort(log_density), len(dead))  # some twice, where rows are few
         means, weights = means.copy(), weights.copy()
         means[dead] = self.X[worst]
         weights[dead] = 1 / len(weights)

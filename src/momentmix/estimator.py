@@ -22,7 +22,7 @@ from momentmix.em import Likelihood, Parameters
 from momentmix.fitted import MixtureEstimator, by_weight
 from momentmix.frame import Frame
 from momentmix.noise import effective_count
-from momentmix.rounding import rounding_variances
+from momentmix.rounding import least_variances, rounding_variances
 from momentmix.settings import (
     check_settings,
     frame_for,
@@ -93,11 +93,12 @@ class MomentMixture(MixtureEstimator):
         The least variance that a component may have in any direction, relative to the variance of
         the data there.
     max_iter : int, default=200
-        Limit on iterations of each solver.
+        Limit on iterations of each solver; with 0 the fit is its first start.
     tol : float, default=1e-6
         EM stops when the mean log-likelihood gains less.
     weights_init, means_init, covariances_init : arrays, optional
-        A start of one's own; then no other start is tried.
+        A start of one's own, or a part of one, the rest coming from k-means; then no other start
+        is tried.
     random_state : int, RandomState or None
     warm_start : bool, default=False
         Start from the last solution.
@@ -238,7 +239,9 @@ class MomentMixture(MixtureEstimator):
     ) -> tuple[matching.Model, Frame, AtomData, Likelihood]:
         data = AtomData.of_rows(X, weights)
         frame = frame_for(self, data)
-        hidden = np.zeros(frame.n) if self.prior is None else rounding_variances(X, weights, count)
+        hidden = least_variances(X)
+        if self.prior is not None:
+            hidden = np.maximum(hidden, rounding_variances(X, weights, count))
         scaled = search.in_order(data.within(frame))
         rows, weights = scaled.atoms.means, scaled.weights
         likelihood = Likelihood(
@@ -333,10 +336,10 @@ class MomentMixture(MixtureEstimator):
         self, model: matching.Model, frame: Frame, data: Data, early: bool = False
     ) -> matching.Fit:
         """The best moment estimate; a guess if Ctrl-C came before (``early``) or early."""
-        given = given_start(self, model, frame, None)
+        rng = self._generator()
+        given = given_start(self, model, frame, None, rng)
         if model.m == 1 and given is None:
             return matching.single_component(model.kind, data, self._floor)
-        rng = self._generator()
         count = 60 if model.explicit else 4
         if self.n_init != "auto":
             count = int(self.n_init)
@@ -363,8 +366,8 @@ class MomentMixture(MixtureEstimator):
         self, model: matching.Model, frame: Frame, data: AtomData, whole: Likelihood, early: bool
     ) -> matching.Fit:
         """The best likelihood; a guess if Ctrl-C came before (``early``) or early in the search."""
-        given = given_start(self, model, frame, whole)
         rng = self._generator()
+        given = given_start(self, model, frame, whole, rng)
         if model.m == 1 and given is None:
             fit = matching.single_component(model.kind, data, whole.floor)
             fit.worth = fit.log_likelihood = whole.value(fit.parameters)
@@ -394,6 +397,8 @@ class MomentMixture(MixtureEstimator):
         rng: np.random.Generator,
     ) -> matching.Fit:
         tol, max_iter = float(self.tol), int(self.max_iter)
+        if max_iter == 0 and given is None:  # as in scikit-learn: a start, and what it is worth
+            given = next(search.plain_starts(whole, model.m, rng))
         if given is not None:
             with Progress(self.verbose, max_iter, "EM steps") as progress:
                 result = whole.fit(given, tol=tol, max_iter=max_iter, callback=progress.step)
@@ -423,7 +428,8 @@ class MomentMixture(MixtureEstimator):
 
     def _finish(self, result: matching.Fit, frame: Frame, floor: Any, count: float) -> None:
         kind = self.covariance_type
-        if self.means_init is None and not self.warm_start:
+        starts = (self.weights_init, self.means_init, self.covariances_init)
+        if not self.warm_start and all(part is None for part in starts):
             result.parameters = by_weight(kind, result.parameters)
         weights, _, covariances = result.parameters
         flat = np.broadcast_to(on_floor(kind, covariances, floor), weights.shape)

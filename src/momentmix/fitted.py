@@ -27,6 +27,8 @@ from momentmix.search import LARGE_DATA
 from momentmix.settings import generator
 from momentmix.tensors import MomentTensors
 
+#: Largest entry of X, and inverse of the least difference, of which covariances can speak.
+HUGE = 1e150
 #: Attributes that a stream of partial_fit makes when they are asked for.
 SOLVED = (
     "covariance_",
@@ -53,6 +55,9 @@ SOLVED = (
 class MixtureEstimator(DensityMixin, BaseEstimator):
     """A mixture to be fitted by its moments, in the manner of scikit-learn's GaussianMixture."""
 
+    #: Of the rows, and so of what is given back; fits themselves are in float64.
+    _dtype: Any = np.float64
+
     def _check_settings(self) -> None:
         raise NotImplementedError
 
@@ -72,7 +77,7 @@ class MixtureEstimator(DensityMixin, BaseEstimator):
     @contextmanager
     def _kept_if_refused(self) -> Iterator[None]:
         """The names of the features stay those of the last fit where a new one is refused."""
-        names = ("n_features_in_", "feature_names_in_")
+        names = ("n_features_in_", "feature_names_in_", "_dtype")
         before = {name: vars(self)[name] for name in names if name in vars(self)}
         try:
             yield
@@ -104,6 +109,7 @@ class MixtureEstimator(DensityMixin, BaseEstimator):
         Rows for the likelihood are distinct, unless there are very many (content.py).
         """
         X, counts = self._checked_rows(X, sample_weight, least=2)
+        self._dtype = X.dtype.type
         X = X.astype(np.float64, copy=False)
         if counts is not None:
             X, counts = X[counts > 0], counts[counts > 0]
@@ -112,11 +118,13 @@ class MixtureEstimator(DensityMixin, BaseEstimator):
                 f"Expected n_samples >= n_components but got n_components = {self.n_components}, "
                 f"n_samples = {len(X)}"
             )
+        _check_size(X)
         if self.polish is not None and X.size <= LARGE_DATA:
             X, counts = distinct_rows(X, counts)
         if counts is None:
             return X, None, float(len(X))
-        count = float(counts.sum())
+        with np.errstate(over="ignore"):
+            count = float(counts.sum())
         if not np.isfinite(count):
             raise ValueError("the sum of sample_weight overflows; scale the weights down")
         even = bool(np.all(counts == counts[0]))
@@ -126,6 +134,7 @@ class MixtureEstimator(DensityMixin, BaseEstimator):
         """As scikit-learn does for tables in memory."""
         self.n_features_in_ = int(X.shape[1])
         self.__dict__.pop("feature_names_in_", None)
+        self.__dict__.pop("_dtype", None)
         names = _dask.feature_names(X)
         if names is not None:
             self.feature_names_in_ = names
@@ -163,6 +172,7 @@ class MixtureEstimator(DensityMixin, BaseEstimator):
         with self._kept_if_refused():
             self.n_features_in_ = data.n
             self.__dict__.pop("feature_names_in_", None)
+            self.__dict__.pop("_dtype", None)
             if getattr(P, "feature_names", None) is not None:
                 self.feature_names_in_ = np.array(P.feature_names, dtype=object)
             stream = self.__dict__.pop("moments_", None)
@@ -190,6 +200,8 @@ class MixtureEstimator(DensityMixin, BaseEstimator):
             self._check_features(X, first)
         else:
             X, weights = self._checked_rows(X, sample_weight, reset=first)
+        if first:
+            self.__dict__.pop("_dtype", None)
         order = self._needed_order(X.shape[1])
         moments = MomentTensors(X.shape[1], order) if stream is None else stream
         if moments.order != order:
@@ -212,8 +224,8 @@ class MixtureEstimator(DensityMixin, BaseEstimator):
 
     def _previous_solution(self) -> tuple | None:
         """Weights, means and covariances that were solved for last, if any were."""
-        if "means_" in vars(self):
-            return self.weights_, self.means_, self.covariances_
+        if "mixture_" in vars(self):
+            return self.mixture_.weights, self.mixture_.means, self.mixture_.covariances
         return vars(self).get("_last_solution")
 
     def __getattr__(self, name: str) -> Any:
@@ -236,8 +248,12 @@ class MixtureEstimator(DensityMixin, BaseEstimator):
         precisions: Any = precision_cholesky(kind, covariances) if definite else (None, None)
         names = vars(self).get("feature_names_in_")
         self.mixture_ = Mixture(weights, means, covariances, kind, feature_names=names)
-        self.weights_, self.means_, self.covariances_ = weights, means, covariances
-        self.precisions_, self.precisions_cholesky_ = precisions
+        parts = (weights, means, covariances, *precisions)
+        given: list[Any] = [
+            None if part is None else part.astype(self._dtype, copy=False) for part in parts
+        ]
+        self.weights_, self.means_, self.covariances_ = given[:3]
+        self.precisions_, self.precisions_cholesky_ = given[3:]
         self.converged_ = bool(result.converged)
         self.interrupted_ = bool(result.interrupted)
         self.n_iter_, self.n_passes_ = int(result.n_iter), int(result.n_passes)
@@ -302,13 +318,15 @@ class MixtureEstimator(DensityMixin, BaseEstimator):
             check_is_fitted(self)
             self._check_features(X)
             return _dask.score_and_count(X, self.mixture_)
-        return float(np.sum(self.score_samples(X))), len(X)
+        X = self._rows(X)
+        return float(np.sum(self.mixture_.log_prob(X))), len(X)
 
     def _by_row(self, X: Any, function: Any, width: int | None = None, dtype: Any = float) -> Any:
         """function(mixture, rows), here or block by block where the rows are."""
         if not _dask.is_dask(X):
             X = self._rows(X)
-            return function(self.mixture_, X)
+            found = function(self.mixture_, X)
+            return found.astype(X.dtype, copy=False) if found.dtype.kind == "f" else found
         check_is_fitted(self)
         self._check_features(X)
         return _dask.map_rows(X, function, self.mixture_, width, dtype)
@@ -338,6 +356,22 @@ class MixtureEstimator(DensityMixin, BaseEstimator):
     def aic(self, X: Any) -> float:
         """Akaike information criterion; the lower the better."""
         return -2 * self._total_score(X)[0] + 2 * self._n_parameters()
+
+
+def _check_size(X: np.ndarray) -> None:
+    """Refuse numbers whose squares are more, or the squares of whose differences less, than float64
+    can hold.
+    """
+    lowest, highest = X.min(axis=0), X.max(axis=0)
+    largest = max(-float(lowest.min()), float(highest.max()))
+    spans = highest - lowest
+    if largest > HUGE:
+        raise ValueError(f"X holds {largest:.3g}, whose square overflows; rescale the features")
+    if np.any((spans > 0) & (spans < 1 / HUGE)):
+        raise ValueError(
+            f"a feature of X varies by {spans[spans > 0].min():.3g}, whose square underflows; "
+            "rescale the features"
+        )
 
 
 def _which(components: np.ndarray, verb: str) -> str:

@@ -225,7 +225,7 @@ class Preconditioner:
         covariances = pooled_coupling(p.kind, covariances, p.n)
         self.p, self.scale = p, p.covariances.scale(rest)
         blocks = [in_weights, means] + [covariances] * (len(covariances) > 0)
-        self.blocks = [b + 1e-9 * np.trace(b) * np.eye(len(b)) for b in blocks]
+        self.blocks = [_definite(block) for block in blocks]
         parts = [np.diag(self.blocks[0]), np.repeat(np.diag(self.blocks[1]), p.n)]
         for block in self.blocks[2:]:
             width = self.scale.size // len(block)
@@ -245,3 +245,16 @@ class Preconditioner:
             return np.concatenate([part.reshape(-1) for part in parts])
 
         return solve
+
+
+def _definite(block: np.ndarray) -> np.ndarray:
+    """A symmetric matrix with its eigenvalues raised to be clearly positive.
+
+    Components without weight have none, and numbers that overflow lead nowhere: such a block
+    becomes the identity.
+    """
+    if not np.all(np.isfinite(block)) or not np.any(block):
+        return np.eye(len(block))
+    values, vectors = np.linalg.eigh((block + block.T) / 2)
+    values = np.maximum(values, 1e-9 * np.max(np.abs(values)))
+    return (vectors * values) @ vectors.T

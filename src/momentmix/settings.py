@@ -22,7 +22,7 @@ from momentmix.choices import (
     is_enough,
     is_explicit,
 )
-from momentmix.covariance import COVARIANCE_TYPES
+from momentmix.covariance import COVARIANCE_TYPES, precision_cholesky
 from momentmix.data import Data, TensorData
 from momentmix.em import Likelihood, Parameters
 from momentmix.frame import Frame
@@ -31,25 +31,40 @@ from momentmix.orders import augmented_weights
 from momentmix.packed import total_size
 from momentmix.starts import INITS, around_points
 
+#: Moments of higher orders are those of a few rows.
+LARGEST_ORDER = 100
+#: Largest reg_covar, in units of the variance of the data.
+LARGEST_FLOOR = 1e6
+
 
 def check_settings(s: Any) -> None:
     """Of MomentMixture."""
     check_common_settings(s, (*INITS, "auto"))
     one_of(s, "covariance_type", COVARIANCE_TYPES)
     number(s, "order", Integral, 2, ("auto",))
+    if s.order != "auto" and s.order > LARGEST_ORDER:
+        raise ValueError(f"order must be at most {LARGEST_ORDER}, got {s.order!r}")
     number(s, "reg_covar", Real, 0)
+    if s.reg_covar > LARGEST_FLOOR:
+        raise ValueError(f"reg_covar must be at most {LARGEST_FLOOR:g}, got {s.reg_covar!r}")
     one_of(s, "weighting", ("auto", "orders", "optimal"))
     one_of(s, "moments", ("auto", "tensors", "samples"))
     if s.prior is not None:
         number(s, "prior", Real, 0, ("auto", "cv"))
+        if s.prior == np.inf:
+            raise ValueError("prior must be finite; for one covariance of all use 'tied'")
 
 
 def check_common_settings(s: Any, inits: tuple) -> None:
     """Of every estimator; the number of components, the solver and how it ends."""
     number(s, "n_components", Integral, 1)
     number(s, "n_init", Integral, 1, ("auto",))
-    number(s, "max_iter", Integral, 1)
+    number(s, "max_iter", Integral, 0)
     number(s, "tol", Real, 0)
+    if s.n_jobs is not None and (isinstance(s.n_jobs, bool) or not isinstance(s.n_jobs, Integral)):
+        raise ValueError(f"n_jobs must be a whole number or None, got {s.n_jobs!r}")
+    if s.omega is not None and not (isinstance(s.omega, Real) and 0 < float(s.omega) < np.inf):
+        raise ValueError(f"omega must be a positive number, got {s.omega!r}")
     one_of(s, "augmentation", ("implicit", "post-processing"))
     one_of(s, "solver", ("auto", "gauss-newton", "lbfgs"))
     one_of(s, "init", inits)
@@ -84,7 +99,10 @@ def weights_over_orders(s: Any, order: int, unit: float, auto: Any = gaussian_we
         return list(augmented_weights(order, float(s.omega) / unit))
     if isinstance(s.order_weights, str):
         return list(auto(order))
-    weights = [float(w) for w in s.order_weights]
+    try:
+        weights = [float(w) for w in s.order_weights]
+    except (TypeError, ValueError):
+        weights = []
     if len(weights) != order + 1 or min(weights) < 0 or not np.all(np.isfinite(weights)):
         raise ValueError(
             f"order_weights must be 'auto' or {order + 1} numbers that are not negative, "
@@ -162,29 +180,52 @@ def _weighting(s: Any, explicit: bool, count: int, pure: bool) -> str:
 
 
 def given_start(
-    s: Any, model: matching.Model, frame: Frame, likelihood: Likelihood | None
+    s: Any,
+    model: matching.Model,
+    frame: Frame,
+    likelihood: Likelihood | None,
+    rng: np.random.Generator,
 ) -> Parameters | None:
+    """The last solution, or the user's start, in the frame; None where there is neither."""
     m, n = model.m, model.n
     last = s._previous_solution()
     if s.warm_start and last is not None and last[1].shape == (m, n):
         return frame.forward(Parameters(*last))
-    names = ("weights_init", "means_init", "covariances_init")
-    if all(getattr(s, name) is None for name in names):
+    if s.weights_init is None and s.means_init is None and s.covariances_init is None:
         return None
-    weights = np.full(m, 1 / m) if s.weights_init is None else s.weights_init
+    guess = _guess(s, model, frame, likelihood, rng)
+    parts = zip(("weights_init", "means_init", "covariances_init"), guess, strict=True)
+    weights, means, covariances = (
+        other if getattr(s, name) is None else getattr(s, name) for name, other in parts
+    )
+    mixture = Mixture(weights, means, covariances, s.covariance_type)
+    try:
+        precision_cholesky(s.covariance_type, mixture.covariances)
+    except np.linalg.LinAlgError:
+        raise ValueError("covariances_init must be positive definite") from None
+    return frame.forward(Parameters(mixture.weights, mixture.means, mixture.covariances))
+
+
+def _guess(
+    s: Any,
+    model: matching.Model,
+    frame: Frame,
+    likelihood: Likelihood | None,
+    rng: np.random.Generator,
+) -> Parameters:
+    """What stands in for the parts of a start that are not given: those of k-means as a rule."""
+    m, n = model.m, model.n
     if s.means_init is None:
-        raise ValueError("weights_init or covariances_init need means_init as well")
+        if likelihood is None:
+            raise ValueError("without rows, weights_init or covariances_init need means_init too")
+        return frame.back(next(search.plain_starts(likelihood, m, rng)))
     means = np.asarray(s.means_init, dtype=np.float64)
     if means.shape != (m, n):
         raise ValueError(f"means_init must have shape {(m, n)}, got {means.shape}")
-    covariances = s.covariances_init
-    if covariances is None:
-        points = frame.apply(means)
-        scaled = around_points(s.covariance_type, points)
-        if likelihood is not None:
-            scaled = search.nearest_start(likelihood, likelihood.X, points)
-            if s.weights_init is None and scaled.weights.min() > 0:
-                weights = scaled.weights
-        covariances = frame.back(scaled).covariances
-    mixture = Mixture(weights, means, covariances, s.covariance_type)
-    return frame.forward(Parameters(mixture.weights, mixture.means, mixture.covariances))
+    points = frame.apply(means)
+    if likelihood is None or not np.all(np.isfinite(points)):
+        return frame.back(around_points(s.covariance_type, points))
+    nearest = search.nearest_start(likelihood, likelihood.X, points)
+    if s.covariances_init is not None or nearest.weights.min() <= 0:
+        nearest = nearest._replace(weights=np.full(m, 1 / m))
+    return frame.back(nearest)

@@ -1,0 +1,118 @@
+"""What rows hold decides a fit: not their order, their units, nor whether they repeat or weigh."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.metrics import adjusted_rand_score
+from sklearn.utils.estimator_checks import check_sample_weight_equivalence_on_dense_data
+
+from momentmix import KnownCovarianceMixture, MomentMixture, fitted, search
+from momentmix.content import by_distance, distinct_rows
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+import grid
+
+TYPES = ("full", "tied", "diag", "spherical")
+
+
+def test_distinct_rows_are_those_of_numpy(rng):
+    X = rng.integers(-1, 2, size=(60, 3)) * 0.1
+    X[X == 0] *= -1  # zeros of both signs
+    counts = rng.integers(1, 4, size=60).astype(float)
+    rows, totals = distinct_rows(X, counts)
+    want, place = np.unique(X, axis=0, return_inverse=True)
+    order = np.lexsort(rows.T[::-1])
+    np.testing.assert_array_equal(rows[order], want)
+    np.testing.assert_array_equal(totals[order], np.bincount(place.reshape(-1), counts))
+
+
+def test_distinct_rows_come_in_an_order_of_their_own(rng):
+    X, counts = rng.normal(size=(50, 3)), rng.uniform(size=50)
+    X = np.concatenate([X, X[:20]])
+    counts = np.concatenate([counts, counts[20:40]])
+    order = rng.permutation(len(X))
+    one, other = distinct_rows(X, counts), distinct_rows(X[order], counts[order])
+    np.testing.assert_array_equal(one[0], other[0])
+    np.testing.assert_array_equal(one[1], other[1])
+
+
+def test_the_order_by_distance_does_not_know_the_axes(rng):
+    Z = rng.normal(size=(200, 4))
+    Q = np.linalg.qr(rng.normal(size=(4, 4)))[0]
+    np.testing.assert_array_equal(by_distance(Z), by_distance(Z @ Q))
+    corners = np.array([[1.0, 1], [1, -1], [-1, 1], [-1, -1]])  # all at one distance
+    np.testing.assert_array_equal(
+        corners[by_distance(corners)], corners[::-1][by_distance(corners[::-1])]
+    )
+
+
+def clusters(seed=0):
+    rng = np.random.default_rng(seed)
+    centres = np.array([[0.0, 0, 0], [6, 0, 0], [0, 6, 0]])
+    labels = np.repeat([0, 1, 2], 80)
+    return centres[labels] + rng.normal(size=(240, 3)), labels
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_one_heavy_row(kind):
+    """A row that counts twenty times is twenty rows, and no other component dies of it."""
+    X, labels = clusters()
+    weights = np.ones(240)
+    weights[7] = 20
+    weighted = MomentMixture(3, covariance_type=kind, random_state=0).fit(X, sample_weight=weights)
+    repeated = np.repeat(X, weights.astype(int), axis=0)
+    other = MomentMixture(3, covariance_type=kind, random_state=0).fit(repeated)
+    assert adjusted_rand_score(labels, weighted.predict(X)) > 0.97
+    assert abs(weighted.log_posterior_ - other.log_posterior_) < 1e-8
+    np.testing.assert_allclose(weighted.means_, other.means_, rtol=1e-8)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_very_uneven_weights(seed):
+    X, labels = clusters(seed)
+    weights = np.random.default_rng(seed).lognormal(sigma=1.5, size=240)
+    fit = MomentMixture(3, covariance_type="tied", random_state=seed)
+    fit.fit(X, sample_weight=weights * 240 / weights.sum())
+    assert adjusted_rand_score(labels, fit.predict(X)) > 0.97
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        *(MomentMixture(2, covariance_type=kind) for kind in TYPES),
+        *(MomentMixture(2, covariance_type=kind, prior=None) for kind in ("full", "diag")),
+        MomentMixture(2, n_init=3),
+        KnownCovarianceMixture(2, 1.0),
+        KnownCovarianceMixture(2, "estimate"),
+    ],
+    ids=str,
+)
+def test_scikit_learns_check_of_weights(estimator):
+    check_sample_weight_equivalence_on_dense_data("it", estimator.set_params(random_state=0))
+
+
+def test_large_data_are_drawn_by_content(rng, monkeypatch):
+    """The sample that the search looks at does not depend on order, nor on repeats or weights."""
+    monkeypatch.setattr(search, "LARGE_DATA", 1_000)
+    monkeypatch.setattr(fitted, "LARGE_DATA", 1_000)
+    X, _ = clusters()
+    X = np.concatenate([X, X + np.array([0, 0, 9.0])])
+    counts = rng.integers(1, 4, size=len(X))
+    fits = []
+    repeated = np.repeat(X, counts, axis=0)
+    for rows, weights in ((X, counts), (X[::-1], counts[::-1]), (repeated, None)):
+        fits.append(MomentMixture(4, random_state=0).fit(rows, sample_weight=weights))
+    for fit in fits[1:]:
+        assert abs(fit.log_posterior_ - fits[0].log_posterior_) < 1e-5
+
+
+SMALL = [number for number in range(40) if grid.case(number).shape[1] <= 4]
+
+
+@pytest.mark.parametrize("number", SMALL[:15])
+def test_the_grid_of_cases(number):
+    """A quick form of benchmarks/grid.py. Rotations are apart: features are seen one by one too."""
+    faults = [fault for fault in grid.judged(grid.case(number)) if not fault.startswith("rotation")]
+    assert faults == []

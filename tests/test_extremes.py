@@ -1,0 +1,198 @@
+"""Data at the edge of what float64 can hold, and settings that make no sense."""
+
+import warnings
+
+import numpy as np
+import pytest
+from scipy.stats import multivariate_normal
+
+import momentmix as mm
+from momentmix import KnownCovarianceMixture, MomentMixture
+from momentmix.em import Likelihood, Parameters
+from momentmix.rounding import rounding_variances
+
+TYPES = ("full", "tied", "diag", "spherical")
+
+
+@pytest.fixture(autouse=True)
+def _quiet():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", mm.CollapseWarning)
+        warnings.simplefilter("ignore", UserWarning)
+        yield
+
+
+def finite(fit):
+    parts = (fit.weights_, fit.means_, fit.covariances_, fit.precisions_)
+    return all(np.all(np.isfinite(part)) for part in parts)
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_sharp_densities_against_scipy(kind, rng):
+    """A component of deviation 1e-5 far from the centre, where the quadratic form has no digit."""
+    n, far, size = 3, np.array([40.0, -30, 20]), 1e-10
+    matrix = size * (np.eye(n) + (0.5 if kind in ("full", "tied") else 0.0))
+    matrices = [matrix, matrix if kind == "tied" else np.eye(n)]
+    means = np.stack([far, np.zeros(n)])
+    covariances = {
+        "full": np.stack(matrices),
+        "tied": matrix,
+        "diag": np.stack([np.diag(S) for S in matrices]),
+        "spherical": np.array([S[0, 0] for S in matrices]),
+    }[kind]
+    X = far + np.sqrt(size) * rng.normal(size=(20, n))
+    found = Likelihood(X, None, kind, 1e-12).log_joint(
+        Parameters(np.array([0.3, 0.7]), means, covariances)
+    )
+    want = np.log(0.3) + multivariate_normal(far, matrix).logpdf(X)
+    # Means and rows near 40 have an error of 4e-15, which is 4e-10 deviations.
+    np.testing.assert_allclose(found[:, 0], want, rtol=1e-7)
+
+
+@pytest.mark.parametrize(("seed", "reg_covar"), [(0, 0.0), (1, 1e-9), (2, 1e-6)])
+def test_lower_bound_is_score(seed, reg_covar):
+    X = np.random.default_rng(seed).integers(0, 4, size=(60, 10)).astype(float)
+    fit = MomentMixture(3, reg_covar=reg_covar, prior=None, random_state=seed).fit(X)
+    assert abs(fit.lower_bound_ - fit.score(X)) < 1e-9 * max(1, abs(fit.lower_bound_))
+    weights = np.random.default_rng(seed).uniform(0.5, 2, size=60)
+    fit = MomentMixture(3, reg_covar=reg_covar, random_state=seed).fit(X, sample_weight=weights)
+    score = np.average(fit.score_samples(X), weights=weights)
+    assert abs(fit.lower_bound_ - score) < 1e-9 * max(1, abs(score))
+
+
+@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("components", [1, 3])
+@pytest.mark.parametrize("reg_covar", [0.0, 1e-6])
+def test_constant_data_not_exact_in_binary(kind, components, reg_covar):
+    X = np.full((40, 4), 0.1)
+    settings = {"covariance_type": kind, "reg_covar": reg_covar, "random_state": 0}
+    fit = MomentMixture(components, **settings).fit(X)
+    assert finite(fit)
+    np.testing.assert_allclose(fit.means_, 0.1)
+    assert set(fit.predict(X)) <= set(range(components))
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_a_column_of_huge_numbers_hides_no_other(kind, rng):
+    """Near 1e16 a column varies by rounding alone; clusters in another must still be found."""
+    labels = np.repeat([0, 1], 50)
+    X = rng.normal(size=(100, 3))
+    X[:, 0] += 9.0 * labels
+    X[:, 2] += 1e16
+    fit = MomentMixture(2, covariance_type=kind, random_state=0).fit(X)
+    found = fit.predict(X)
+    assert min(np.sum(found != labels), np.sum(found == labels)) == 0
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("polish", ["em", None])
+def test_more_noise_than_the_data_vary(seed, polish):
+    X = 0.3 * np.random.default_rng(seed).normal(size=(100, 30))
+    fit = KnownCovarianceMixture(2, 0.5, polish=polish, random_state=seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it says that the noise is too large, and may not converge
+        fit.fit(X)
+    assert np.all(np.isfinite(fit.means_))
+
+
+@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("polish", ["em", None])
+def test_next_to_no_data(kind, polish, rng):
+    few = rng.integers(0, 2, size=(3, 5)).astype(bool)
+    equal = np.tile(rng.normal(size=(1, 4)), (12, 1))
+    for X in (few, equal):
+        fit = MomentMixture(2, covariance_type=kind, polish=polish, random_state=0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            assert finite(fit.fit(X))
+            fit.predict(X)
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_numbers_whose_squares_do_not_exist(kind, rng):
+    X = rng.normal(size=(50, 3))
+    fit = MomentMixture(2, covariance_type=kind, random_state=0)
+    with pytest.raises(ValueError, match=r"X holds .*e\+300, whose square overflows; rescale"):
+        fit.fit(X * 1e300)
+    with pytest.raises(ValueError, match=r"varies by .*e-300, whose square underflows; rescale"):
+        fit.fit(X * 1e-300)
+    with pytest.raises(ValueError, match="the sum of sample_weight overflows"):
+        fit.fit(X, sample_weight=np.full(50, 1e308))
+    weights = 10.0 ** rng.uniform(-200, 200, size=50)
+    assert finite(fit.fit(X, sample_weight=weights))
+
+
+@pytest.mark.parametrize(
+    ("setting", "match"),
+    [
+        ({"n_jobs": "x"}, "n_jobs must be a whole number or None, got 'x'"),
+        ({"n_jobs": 1.5}, "n_jobs must be a whole number or None"),
+        ({"omega": "x"}, "omega must be a positive number, got 'x'"),
+        ({"reg_covar": np.inf}, "reg_covar must be at most 1e"),
+        ({"prior": np.inf}, "prior must be finite"),
+        ({"order": 10**9}, "order must be at most 100"),
+        ({"order_weights": 5}, "order_weights must be 'auto' or"),
+        ({"covariances_init": np.ones((2, 3, 3))}, "covariances_init must be positive definite"),
+    ],
+)
+def test_settings_that_make_no_sense(setting, match, rng):
+    with pytest.raises(ValueError, match=match) as error:
+        MomentMixture(2, random_state=0, **setting).fit(rng.normal(size=(60, 3)))
+    assert type(error.value) is ValueError
+
+
+def test_a_part_of_a_start_is_enough(rng):
+    """The rest comes from k-means, as in scikit-learn, and the order is the user's."""
+    X = np.concatenate([rng.normal(size=(80, 2)), rng.normal(size=(40, 2)) + 8])
+    wide = np.stack([np.eye(2), 4 * np.eye(2)])
+    for setting in ({"weights_init": [0.2, 0.8]}, {"covariances_init": wide}):
+        fit = MomentMixture(2, random_state=0, **setting).fit(X)
+        np.testing.assert_allclose(np.sort(fit.weights_), [1 / 3, 2 / 3], atol=1e-6)
+
+
+def test_no_iterations_give_the_first_start(rng):
+    X = np.concatenate([rng.normal(size=(80, 2)), rng.normal(size=(40, 2)) + 3])
+    with pytest.warns(UserWarning, match="did not converge in max_iter=0"):
+        fit = MomentMixture(2, max_iter=0, random_state=0).fit(X)
+    assert fit.n_iter_ == 0
+    assert finite(fit)
+    assert fit.log_posterior_ < MomentMixture(2, random_state=0).fit(X).log_posterior_
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_one_step_at_a_time(rng):
+    """With warm_start, single steps end where many do."""
+    X = np.concatenate([rng.normal(size=(80, 2)), rng.normal(size=(40, 2)) + 3])
+    means = np.array([[0.0, 1.0], [2.0, 1.0]])
+    whole = MomentMixture(2, means_init=means).fit(X)
+    steps = MomentMixture(2, means_init=means, warm_start=True, max_iter=1)
+    for _ in range(500):
+        if steps.fit(X).converged_:
+            break
+    assert steps.converged_
+    assert abs(steps.log_posterior_ - whole.log_posterior_) < 1e-4
+
+
+def test_float32_in_float32_out(rng):
+    X = rng.normal(size=(100, 3)).astype(np.float32)
+    fit = MomentMixture(2, random_state=0).fit(X)
+    parts = (fit.weights_, fit.means_, fit.covariances_, fit.precisions_, fit.precisions_cholesky_)
+    found = (*parts, fit.score_samples(X), fit.predict_proba(X))
+    assert {part.dtype for part in found} == {np.dtype(np.float32)}
+    assert abs(fit.score(X) - fit.lower_bound_) < 1e-12
+    double = MomentMixture(2, random_state=0).fit(X.astype(np.float64))
+    np.testing.assert_array_equal(double.mixture_.means, fit.mixture_.means)
+    assert fit.fit(X.astype(np.float64)).means_.dtype == np.float64
+
+
+def test_what_counts_as_rounded(rng):
+    continuous = rng.normal(size=300)
+    drawn_again = continuous[rng.integers(300, size=900)]
+    finer = np.round(rng.normal(size=900), 1)
+    finer[0] += 0.037
+    X = np.column_stack([drawn_again, finer, np.round(drawn_again * 4)])
+    np.testing.assert_allclose(rounding_variances(X), [0, 0.01 / 12, 1 / 12], rtol=1e-6)
+    ages = np.arange(20.0, 60)[:, None]  # one column, of which equal rows are one
+    weights = rng.uniform(0.5, 2, size=40)
+    found = rounding_variances(ages, weights / weights.sum(), 1000.0)
+    np.testing.assert_allclose(found, [1 / 12])
