@@ -1,5 +1,8 @@
 """Data at the edge of what float64 can hold, and settings that make no sense."""
 
+import os
+import subprocess
+import sys
 import warnings
 
 import numpy as np
@@ -183,6 +186,30 @@ def test_float32_in_float32_out(rng):
     double = MomentMixture(2, random_state=0).fit(X.astype(np.float64))
     np.testing.assert_array_equal(double.mixture_.means, fit.mixture_.means)
     assert fit.fit(X.astype(np.float64)).means_.dtype == np.float64
+
+
+FORKED = """
+import os
+import numpy as np
+from momentmix import MomentMixture
+
+X = np.random.default_rng(0).normal(size=(30_000, 8))
+fit = MomentMixture(3, random_state=0, max_iter=2, tol=1e-2)
+fit.fit(X)
+child = os.fork()
+if child == 0:
+    fit.fit(X)
+    os._exit(7)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_process_forked_after_a_fit_can_fit():
+    """The limit is there to end a process that hangs."""
+    command = [sys.executable, "-W", "ignore", "-c", FORKED]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=True)
+    assert done.stdout.split() == ["7"]
 
 
 def test_what_counts_as_rounded(rng):

@@ -7,7 +7,8 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from functools import cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -98,6 +99,16 @@ def single_threaded_blas() -> Iterator[None]:
             if _depth == 0:
                 _limit.restore_original_limits()
                 _limit = None
+
+
+def single_threaded_openmp() -> AbstractContextManager[Any]:
+    """Hold OpenMP, which k-means uses, to one thread: with more, a process forked later hangs."""
+    return _openmp().limit(limits=1)
+
+
+@cache
+def _openmp() -> ThreadpoolController:
+    return ThreadpoolController().select(user_api="openmp")
 
 
 def parallel_map(function: Callable[[T], R], items: Iterable[T], workers: int) -> list[R]:

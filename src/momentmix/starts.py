@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.cluster import KMeans, kmeans_plusplus
 from sklearn.exceptions import ConvergenceWarning
 
+from momentmix._parallel import single_threaded_openmp
 from momentmix.covariance import common_covariance
 from momentmix.data import Data, mean_and_covariance
 from momentmix.dense import unpack
@@ -92,7 +93,7 @@ def kmeans_labels(
     seed = int(rng.integers(2**31))
     if len(X) <= m:  # a cluster each, and none for the rest
         return np.eye(len(X), m)
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), single_threaded_openmp():
         warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct points than clusters
         labels = KMeans(m, n_init=1, random_state=seed).fit(X, sample_weight=weights).labels_
     return (labels[:, None] == np.arange(m)).astype(float)
