@@ -3,24 +3,11 @@
 from __future__ import annotations
 
 import os
-import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 from typing import BinaryIO
-
-#: What reading a damaged .npz file, or something else in its place, can raise.
-UNREADABLE = (
-    ValueError,
-    KeyError,
-    TypeError,
-    OSError,
-    EOFError,
-    RuntimeError,
-    MemoryError,
-    zipfile.BadZipFile,
-)
 
 
 @contextmanager
