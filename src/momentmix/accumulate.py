@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from momentmix._files import written_whole
+from momentmix._files import check_writable, written_whole
 from momentmix.arrays import checksum, read_arrays
 from momentmix.tables import BEGINNING, Piece, Place, Table, TableError, open_table
 from momentmix.tensors import STATE, MomentTensors
@@ -70,6 +70,8 @@ class Pass:
         self.output, self.checkpoint = Path(output), checkpoint_path(output)
         empty = MomentTensors(first.width, order, missing=missing, feature_names=first.columns)
         self.counted = self._begun = Counted(empty, 0, BEGINNING)
+        check_writable(self.output)
+        check_writable(self.checkpoint)
         self._changed = [table.path.stat().st_mtime_ns for table in self.tables]
         self.resumed = self.checkpoint.exists()
         if self.resumed:
