@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -133,6 +134,7 @@ def test_command_lines(words):
     before = os.getcwd()
     os.chdir(WORK)
     try:
+        warnings.simplefilter("default")  # pytest's own, which sees to it that they are set back
         done = CliRunner().invoke(app, words, input=CSV)
     finally:
         os.chdir(before)

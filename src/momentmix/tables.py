@@ -294,14 +294,14 @@ class ArrowTable(Table):
     """
 
     def _names(self) -> list[str]:
-        pa = _pyarrow(self.path, self.label)
+        _pyarrow(self.path, self.label)
         try:
             with self._open() as source:
                 schema = source.schema_arrow if hasattr(source, "schema_arrow") else source.schema
-        except (pa.ArrowException, OSError) as error:
+                self._types = {field.name: field.type for field in schema}
+                return [field.name for field in schema]
+        except Exception as error:  # whatever a damaged file can raise
             raise TableError(f"{self.label} cannot be read: {error}") from error
-        self._types = {field.name: field.type for field in schema}
-        return [field.name for field in schema]
 
     def _open(self) -> Any:
         pa = _pyarrow(self.path, self.label)
