@@ -208,6 +208,14 @@ def test_models_that_cannot_be(change, why, tmp_path):
         Mixture.load(tmp_path / "model.json")
 
 
+@pytest.mark.parametrize("depth", [70, 500, 700, 950, 5000, 100_000])
+def test_lists_within_lists(depth, tmp_path):
+    text = json.dumps(MODEL).replace('"weights": [1.0]', '"weights": ' + "[" * depth + "]" * depth)
+    (tmp_path / "model.json").write_text(text)
+    with pytest.raises(ValueError, match=r"model\.json is not a momentmix model: ."):
+        Mixture.load(tmp_path / "model.json")
+
+
 def test_the_model_that_can_be(tmp_path):
     (tmp_path / "model.json").write_text(json.dumps(MODEL))
     assert Mixture.load(tmp_path / "model.json").n_features == 2

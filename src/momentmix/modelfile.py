@@ -77,7 +77,7 @@ def read_model(path: str | PathLike[str]) -> dict[str, Any]:
         raise refuse(f"dtype is {document['dtype']!r}")
     try:
         arrays = {name: _numbers(document[name], document["dtype"]) for name in _NUMBERS}
-    except (ValueError, OverflowError) as error:
+    except (ValueError, OverflowError, RecursionError) as error:
         raise refuse(str(error)) from error
     return {"covariance_type": document["covariance_type"], "feature_names": names, **arrays}
 
