@@ -10,12 +10,11 @@ import numpy as np
 
 from momentmix.covariance import free_parameters, make_covariance
 from momentmix.dense import packed_size
+from momentmix.orders import MOST_ORDER
 from momentmix.packed import COUNTLESS, total_size
 
 #: Beyond this order, moments of samples say little that rounding and outliers leave standing.
 HIGHEST_ORDER = 12
-#: The highest order whose factorial is a floating-point number, and with it the weight 1/k!.
-MOST_ORDER = 170
 MARGIN = 1.2
 #: How many times as many moments as parameters make an estimate nearly as good as maximum
 #: likelihood, and the order up to which they are sought.

@@ -32,7 +32,7 @@ from momentmix.covariance import Zero, make_covariance
 from momentmix.covariance import noise_covariance as checked_noise
 from momentmix.dense import packed_indices, unpack
 from momentmix.isserlis import atom_sums
-from momentmix.orders import whole_order
+from momentmix.orders import MOST_ORDER, whole_order
 from momentmix.packed import (
     entry_orders,
     linear_map,
@@ -51,8 +51,6 @@ STATE = ("format", "version", "order", "missing", "count", "centre", "sums", "na
 _VECTORS = ("centre", "sums")
 #: Largest packed vector in entries (2 GiB); beyond it the moments of samples stay implicit.
 MOST_ENTRIES = 1 << 28
-#: Powers beyond this order overflow or vanish in floating point, for all but numbers near 1.
-MOST_ORDER = 170
 #: Rows that tell where a batch lies.
 _PILOT_ROWS = 1024
 
