@@ -4,11 +4,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test lint docs bench bench-default bench-fit bench-tensors bench-cp bench-peers experiments clean
+#: How long make fuzz spends on each of its targets.
+SECONDS_EACH ?= 120
+
+.PHONY: help demo test fuzz lint docs bench bench-default bench-fit bench-tensors bench-cp bench-peers experiments clean
 
 help:
 	@echo "make demo   run the main job and draw it into demo/"
 	@echo "make test   run the tests on NumPy, array-api-strict and PyTorch"
+	@echo "make fuzz   damaged files and odd command lines, SECONDS_EACH=120 a target"
 	@echo "make lint   ruff, ruff format, mypy"
 	@echo "make docs   the documentation site into docs/_build/html, warnings as errors"
 	@echo "make bench  ratios against bare matrix products"
@@ -50,6 +54,9 @@ demo: $(VENV)/plot
 
 test: $(VENV)/test
 	SCIPY_ARRAY_API=1 $(BIN)/python -m pytest -n auto -q
+
+fuzz: $(VENV)/test
+	MOMENTMIX_FUZZ_SECONDS=$(SECONDS_EACH) SCIPY_ARRAY_API=1 $(BIN)/python -m pytest -q tests/test_fuzz_files.py tests/test_fuzz_command.py
 
 lint: $(VENV)/test
 	$(BIN)/ruff check .

@@ -41,7 +41,7 @@ def write(path, X, group=150):
     else:
         new = pa.ipc.new_file if kind == ".arrow" else pa.ipc.new_stream
         with new(path, table.schema) as writer:
-            writer.write_table(table, max_chunksize=110)
+            writer.write_table(table, max_chunksize=110 if len(table) < 10**5 else 10**5)
     return path
 
 
@@ -237,6 +237,64 @@ def test_files_that_are_no_tables(tmp_path):
         Pass([tmp_path / "x.csv", tmp_path / "y.csv"], 2, tmp_path / "m.npz")
 
 
+# Files that change while they are read.
+
+CHANGED = """
+import os, sys
+from momentmix import tables
+from momentmix.tables import TableError, open_table
+tables.PIECE_BYTES, tables._CSV_BLOCK = 24 * 500, 30_000
+path, act = sys.argv[1:]
+table, rows = open_table(path), 0
+try:
+    for piece in table.pieces():
+        rows += len(piece.rows)
+        if rows == len(piece.rows):  # the first
+            if act == "cut":
+                os.truncate(path, 50_000)
+            else:
+                with open(path, "ab") as file:
+                    file.write(b"1.0,2.0,3.0\\n" * 1000)
+    print(rows)
+except TableError as error:
+    print(error)
+"""
+
+
+def changed_while_read(path, act):
+    done = subprocess.run([sys.executable, "-c", CHANGED, str(path), act],
+                          capture_output=True, text=True)  # fmt: skip
+    assert done.returncode == 0, (done.returncode, done.stderr)
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_a_file_that_is_cut_off_while_it_is_read(ending, tmp_path, rng):
+    """An error, and not the signal that ends a process when what it has mapped is no more."""
+    path = write(tmp_path / f"x.{ending}", rng.normal(size=(20_000, 3)), group=2000)
+    assert str(path) in changed_while_read(path, "cut")
+
+
+@pytest.mark.parametrize("ending", ["npy", "csv", "arrows"])
+def test_rows_that_are_added_while_a_file_is_read_do_not_count(ending, tmp_path, rng):
+    path = write(tmp_path / f"x.{ending}", rng.normal(size=(20_000, 3)))
+    assert changed_while_read(path, "append") == "20000"
+
+
+@pytest.mark.parametrize("text", [b"\xef\xbb\xbf\n", b"\xef\xbb\xbf", b"\xef\xbb\xbf \r\n1,2\n"])
+def test_a_byte_order_mark_alone_is_an_empty_line(text, tmp_path):
+    (tmp_path / "x.csv").write_bytes(text)
+    with pytest.raises(TableError, match=r"x\.csv: the first line is empty"):
+        open_table(tmp_path / "x.csv")
+
+
+def test_lines_without_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "_LONGEST_LINE", 1000)
+    (tmp_path / "x.csv").write_bytes(b"1" * 2000)
+    with pytest.raises(TableError, match=r"x\.csv, line 1: longer than"):
+        open_table(tmp_path / "x.csv")
+
+
 # Checkpoints.
 
 
@@ -351,7 +409,7 @@ def peak_memory(*arguments):
     return int(done.stderr.split()[-1]) / 1024
 
 
-@pytest.mark.parametrize("ending", ["npy", "csv", "parquet"])
+@pytest.mark.parametrize("ending", ["npy", "csv", "parquet", "arrow"])
 def test_memory_does_not_grow_with_the_file(ending, tmp_path, rng):
     """Ten or twenty times the rows, and no more memory than some pieces take."""
     peaks = []

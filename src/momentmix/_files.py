@@ -3,41 +3,105 @@
 from __future__ import annotations
 
 import os
-import zipfile
+import platform
+import re
+import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from os import PathLike
 from pathlib import Path
-from typing import BinaryIO
-
-#: What reading a damaged .npz file, or something else in its place, can raise.
-UNREADABLE = (
-    ValueError,
-    KeyError,
-    TypeError,
-    OSError,
-    EOFError,
-    RuntimeError,
-    MemoryError,
-    zipfile.BadZipFile,
-)
+from typing import Any, BinaryIO
 
 
 @contextmanager
 def written_whole(path: str | PathLike[str]) -> Iterator[BinaryIO]:
     """A file to write into, which takes the place of ``path`` once it is on disk.
 
-    A crash leaves the old file, or none, and never half of a new one.
+    A crash leaves the old file, or none, and never half of a new one; what it leaves beside it is
+    removed when the same file is next written. Links stay, and so do the permissions of a file.
     """
-    path = Path(path)
-    if not path.absolute().parent.is_dir():
-        raise FileNotFoundError(f"{path}: there is no folder {path.parent}")
-    partial = path.with_name(f"{path.name}.{os.getpid()}.part")
+    target = _target(path)
+    _remove_leftovers(target)
+    partial = _partial(target)
+    old = stat.S_IMODE(target.stat().st_mode) if target.exists() else None
+
+    def create(name: str, flags: int) -> int:
+        return os.open(name, flags, 0o666 if old is None else old)
+
     try:
-        with open(partial, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
+        with naming(path, partial):
+            with open(partial, "xb", opener=create) as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            if old is not None:
+                partial.chmod(old)
+            partial.replace(target)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def check_writable(path: str | PathLike[str]) -> None:
+    """Before the work, the OSError that :func:`written_whole` would raise after it."""
+    partial = _partial(_target(path))
+    with naming(path, partial):
+        partial.unlink(missing_ok=True)
+        open(partial, "xb").close()
+        partial.unlink()
+
+
+@contextmanager
+def naming(what: Any, instead_of: Any = None) -> Iterator[None]:
+    """Errors of the disk say which file they are about: ``what``, and not ``instead_of``."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        if error.filename is not None and str(error.filename) != str(instead_of):
+            raise
+        if error.errno is None:
+            raise OSError(f"{what}: {error}") from error
+        raise OSError(error.errno, error.strerror, str(what)) from error
+
+
+def _target(path: str | PathLike[str]) -> Path:
+    """The file to write, behind links; an OSError if that cannot be."""
+    target = Path(os.path.realpath(path))
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"{path}: there is no folder {Path(path).parent}")
+    if target.is_dir():
+        raise IsADirectoryError(f"{path} is a folder; give the name of a file in it")
+    if target.exists() and not target.is_file():
+        raise OSError(f"{path} is neither a file nor a folder")
+    if target.exists() and not os.access(target, os.W_OK):
+        raise PermissionError(f"{path} is read-only")
+    return target
+
+
+def _partial(target: Path) -> Path:
+    return target.with_name(f"{target.name}.{platform.node()}-{os.getpid()}.part")
+
+
+def _remove_leftovers(target: Path) -> None:
+    """Parts of the same file whose writers, on this machine, are no more."""
+    ours = re.compile(re.escape(f"{target.name}.{platform.node()}-") + r"(\d{1,9})\.part")
+    with suppress(OSError):
+        for name in os.listdir(target.parent):
+            found = ours.fullmatch(name)
+            if found and not _runs(int(found[1])):
+                target.with_name(name).unlink(missing_ok=True)
+
+
+def _runs(process: int) -> bool:
+    if process == os.getpid():  # one before this had the same number
+        return False
+    if os.name != "posix":  # where there is no way to ask without harm
+        return True
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True

@@ -16,12 +16,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from momentmix._files import UNREADABLE, written_whole
+from momentmix._files import check_writable, written_whole
+from momentmix.arrays import checksum, read_arrays
 from momentmix.tables import BEGINNING, Piece, Place, Table, TableError, open_table
-from momentmix.tensors import MomentTensors
+from momentmix.tensors import STATE, MomentTensors
 
 #: Seconds between checkpoints.
 CHECKPOINT_SECONDS = 2.0
+_MEMBERS = ("note", "checksum", *STATE, *(f"before_{name}" for name in STATE))
 
 
 class Counted(NamedTuple):
@@ -68,6 +70,8 @@ class Pass:
         self.output, self.checkpoint = Path(output), checkpoint_path(output)
         empty = MomentTensors(first.width, order, missing=missing, feature_names=first.columns)
         self.counted = self._begun = Counted(empty, 0, BEGINNING)
+        check_writable(self.output)
+        check_writable(self.checkpoint)
         self._changed = [table.path.stat().st_mtime_ns for table in self.tables]
         self.resumed = self.checkpoint.exists()
         if self.resumed:
@@ -139,20 +143,23 @@ class Pass:
         note = json.dumps({**self._settings(), **where})
         before = {f"before_{name}": x for name, x in self._begun.moments.state().items()}
         arrays = {"note": np.array(note), **moments.state(), **before}
+        arrays["checksum"] = np.array(checksum(arrays))
         with written_whole(self.checkpoint) as target:
             np.savez(target, allow_pickle=False, **arrays)
 
     def _resume(self) -> None:
         again = f"delete {self.checkpoint} to start over"
         try:
-            with open(self.checkpoint, "rb") as raw, np.load(raw, allow_pickle=False) as file:
-                state = dict(file)
+            state = read_arrays(self.checkpoint, _MEMBERS)
+            if "checksum" not in state or str(state.pop("checksum")) != checksum(state):
+                raise ValueError("its checksum is not that of its contents")
             note = json.loads(str(state.pop("note")))
             before = {k[7:]: state.pop(k) for k in list(state) if k.startswith("before_")}
             moments, begun = MomentTensors.from_state(state), MomentTensors.from_state(before)
-            place, at = Place(*note["place"]), int(note["file"])
-            states = list(note["states"])
-        except UNREADABLE as error:
+            place, at, states = Place(*note["place"]), note["file"], list(note["states"])
+            if not all(type(number) is int and number >= 0 for number in (at, *place)):
+                raise ValueError("the place it has come to is none")
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise CheckpointError(
                 f"the checkpoint {self.checkpoint} is damaged ({error}); {again}"
             ) from error

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from momentmix.covariance import free_parameters, make_covariance
 from momentmix.dense import packed_size
-from momentmix.packed import total_size
+from momentmix.orders import MOST_ORDER
+from momentmix.packed import COUNTLESS, total_size
 
 #: Beyond this order, moments of samples say little that rounding and outliers leave standing.
 HIGHEST_ORDER = 12
@@ -37,8 +39,8 @@ def _equations_and_unknowns(kind: str, m: int, n: int, order: int) -> tuple[int,
         # One covariance for all takes up the second moment. What is left, the means about their
         # centre, lives in m-1 dimensions and must follow from orders 3 and above there.
         r = max(1, min(n, m - 1))
-        return sum(packed_size(r, k) for k in range(3, order + 1)), (m - 1) * (r + 1)
-    return sum(packed_size(n, k) for k in range(1, order + 1)), parameter_count(kind, m, n)
+        return max(0, total_size(r, order) - total_size(r, 2)), (m - 1) * (r + 1)
+    return total_size(n, order) - 1, parameter_count(kind, m, n)
 
 
 def is_enough(kind: str, m: int, n: int, order: int, margin: float = 1.0) -> bool:
@@ -51,10 +53,25 @@ def is_enough(kind: str, m: int, n: int, order: int, margin: float = 1.0) -> boo
 
 def needed_order(kind: str, m: int, n: int) -> int:
     """The smallest order ≥ 3 whose moments can determine the parameters, with margin."""
-    order = 3
-    while not is_enough(kind, m, n, order, MARGIN):
-        order += 1
-    return order
+    if parameter_count(kind, m, n) > COUNTLESS / 2:
+        raise ValueError(
+            f"{m} components are more than any number of moments could determine; fit fewer"
+        )
+    return _lowest_order(3, lambda order: is_enough(kind, m, n, order, MARGIN))
+
+
+def _lowest_order(least: int, enough: Callable[[int], bool]) -> int:
+    """The lowest order from ``least`` on that is enough, by bisection."""
+    low, high = least - 1, least
+    while not enough(high):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        if enough(middle):
+            high = middle
+        else:
+            low = middle
+    return high
 
 
 def customary_order(kind: str, m: int, n: int) -> int:
@@ -71,7 +88,7 @@ def customary_order(kind: str, m: int, n: int) -> int:
         most = max(wanted, AMPLE_ORDER)
         while wanted < most and not is_enough(kind, m, n, wanted, AMPLE):
             wanted += 1
-    for order in range(wanted, 3 if square else 2, -1):
+    for order in range(min(wanted, HIGHEST_ORDER), 3 if square else 2, -1):
         if is_explicit(kind, m, n, order) and is_enough(kind, m, n, order):
             return order
     affordable = square and total_size(n, 4) <= AFFORDABLE and is_enough(kind, m, n, 4)
@@ -79,12 +96,17 @@ def customary_order(kind: str, m: int, n: int) -> int:
 
 
 def check_order(kind: str, m: int, n: int, order: int) -> None:
+    if order > MOST_ORDER:
+        raise ValueError(f"order={order} is too high: moments are matched up to {MOST_ORDER}")
     if not is_enough(kind, m, n, order):
+        needed = needed_order(kind, m, n)
         equations, unknowns = _equations_and_unknowns(kind, m, n, order)
+        remedy = f"use order={needed} or more, or order='auto'"
+        if needed > HIGHEST_ORDER:
+            remedy = f"they would need order {needed}; fit fewer components"
         raise ValueError(
             f"order={order} is too low for {m} {kind} components in {n} feature(s): it gives "
-            f"{equations} equations for {unknowns} unknowns; use order={needed_order(kind, m, n)} "
-            "or more, or order='auto'"
+            f"{equations} equations for {unknowns} unknowns; {remedy}"
         )
 
 
@@ -113,12 +135,12 @@ def check_rank(rank: Any, n: int, d: int, single: bool, name: str = "rank") -> i
     rank = int(rank)
     dimensions = n if single else n + 1
     if not is_identifiable(rank, dimensions, d):
-        most = rank
+        most = min(rank, packed_size(dimensions, d) // dimensions + 1)
         while not is_identifiable(most, dimensions, d):
             most -= 1
         needed = d
-        while not is_identifiable(rank, dimensions, needed) and dimensions > 1:
-            needed += 1
+        if dimensions > 1:
+            needed = _lowest_order(d, lambda order: is_identifiable(rank, dimensions, order))
         order = f"order {d}" if single else f"moments up to order {d}"
         raise ValueError(
             f"{name}={rank} is more than {order} of {n} feature(s) can tell apart, which is {most}"

@@ -77,7 +77,9 @@ class Mixture(OfAtoms):
         if not all_finite(means):
             raise ValueError("means must be finite, but hold NaN or infinity")
         weights = as_float_array(like(weights, means), "weights", (1,))
-        covariance = component_covariance(covariance_type, like(covariances, means), m, n)
+        covariances = as_float_array(like(covariances, means), "covariances", (1, 2, 3))
+        _refuse_overflow(covariances, n)
+        covariance = component_covariance(covariance_type, covariances, m, n)
         namespace(weights, means, covariance.array)
         covariance = type(covariance)(frozen_copy(covariance.array), n)
         weights = frozen_copy(check_weights(weights, m, "components"))
@@ -289,6 +291,18 @@ class Mixture(OfAtoms):
         return (
             f"<table><caption>Mixture: {escape(self._heading())}</caption>"
             f"<tr><th></th><th>weight</th><th>mean</th></tr>{body}</table>"
+        )
+
+
+def _refuse_overflow(covariances: Array, n: int) -> None:
+    """Sums of 4n entries must be finite, or the check for negative eigenvalues means nothing."""
+    xp = namespace(covariances)
+    size = float(xp.max(xp.abs(covariances))) if 0 not in covariances.shape else 0.0
+    bound = float(xp.finfo(covariances.dtype).max) / (4 * n)
+    if bound < size < float("inf"):
+        raise ValueError(
+            f"covariances reach {size:.3g}, but above {bound:.3g} arithmetic overflows; rescale "
+            "the features"
         )
 
 

@@ -62,10 +62,9 @@ def read_model(path: str | PathLike[str]) -> dict[str, Any]:
         raise refuse(str(error) or type(error).__name__) from error
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise refuse(f'it does not say "format": "{FORMAT}"')
-    if document.get("version") != VERSION:
-        raise refuse(
-            f"its version is {document.get('version')!r}, this release reads version {VERSION}"
-        )
+    version = document.get("version")
+    if type(version) is not int or version != VERSION:  # to Python true is 1, and so is 1.0
+        raise refuse(f"its version is {version!r}, this release reads version {VERSION}")
     if document.keys() - _OPTIONAL != _KEYS:
         odd = sorted((document.keys() - _OPTIONAL) ^ _KEYS)
         raise refuse(f"keys missing or unknown: {odd}")
@@ -78,7 +77,7 @@ def read_model(path: str | PathLike[str]) -> dict[str, Any]:
         raise refuse(f"dtype is {document['dtype']!r}")
     try:
         arrays = {name: _numbers(document[name], document["dtype"]) for name in _NUMBERS}
-    except (ValueError, OverflowError) as error:
+    except (ValueError, OverflowError, RecursionError) as error:
         raise refuse(str(error)) from error
     return {"covariance_type": document["covariance_type"], "feature_names": names, **arrays}
 
@@ -94,7 +93,8 @@ def _numbers(value: Any, dtype: str) -> np.ndarray:
     array = np.asarray(value)
     if array.dtype.kind not in "if":
         raise ValueError(f"a parameter holds something else than numbers: {str(value)[:60]}")
-    return array.astype(dtype)
+    with np.errstate(over="ignore"):  # beyond float32 is infinity, which Mixture refuses
+        return array.astype(dtype)
 
 
 def _holds_truth(value: Any) -> bool:

@@ -10,6 +10,9 @@ from typing import Any
 import numpy as np
 
 Order = int | Sequence[float]
+#: The highest order whose factorial, and with it the weight 1/k!, is a floating-point number.
+#: Powers beyond it overflow or vanish as well, but for numbers near 1.
+MOST_ORDER = 170
 
 
 def order_weights(order: Any) -> list[float]:

@@ -16,10 +16,20 @@ import numpy as np
 
 from momentmix.dense import packed_indices, packed_multiplicities, packed_size
 
+#: Stands for every number of moments beyond it: exact, some would take minutes to work out.
+COUNTLESS = 10**18
+
 
 def total_size(n: int, d: int) -> int:
-    """C(n+d, d), the number of distinct moments of orders 0..d."""
-    return math.comb(n + d, d)
+    """C(n+d, d), the number of distinct moments of orders 0..d; at most ``COUNTLESS``."""
+    least = min(n, d)
+    if least >= 60:  # C(n+d, d) ≥ 2^least
+        return COUNTLESS
+    return min(math.comb(n + d, least), COUNTLESS)
+
+
+def size_in_words(size: int) -> str:
+    return f"over {size:,}" if size == COUNTLESS else f"{size:,}"
 
 
 @lru_cache(maxsize=32)

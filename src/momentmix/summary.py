@@ -17,7 +17,7 @@ from momentmix.choices import parameter_count
 from momentmix.covariance import too_few
 from momentmix.data import AtomData, TensorData, data_of
 from momentmix.mixture import Mixture
-from momentmix.packed import multiplicities, order_slice, total_size
+from momentmix.packed import multiplicities, order_slice, size_in_words, total_size
 from momentmix.samples import Samples
 from momentmix.tensors import MomentTensors
 
@@ -25,6 +25,8 @@ from momentmix.tensors import MomentTensors
 MOST_MOMENTS, MOST_WORK = 200_000, 10**10
 #: Moments that are compared when an order is asked for.
 MOST_ASKED_FOR = 2_000_000
+#: The highest order whose multiplicities are 64-bit numbers.
+HIGHEST_COMPARED = 20
 
 
 class Component(NamedTuple):
@@ -118,10 +120,13 @@ def moment_match(P: Any, Q: Any, order: int | None = None) -> list[Match]:
     if order is None:
         order = min(comparable_order(Q, data.n), comparable_order(P, data.n))
     elif total_size(data.n, order) > MOST_ASKED_FOR:
+        count = size_in_words(total_size(data.n, order))
         raise ValueError(
-            f"order {order} of {data.n} feature(s) has {total_size(data.n, order):,} distinct "
+            f"order {order} of {data.n} feature(s) has {count} distinct "
             f"moments; up to {MOST_ASKED_FOR:,} are compared"
         )
+    elif order > HIGHEST_COMPARED:
+        raise ValueError(f"moments are compared up to order {HIGHEST_COMPARED}, got {order}")
     for name, D in (("P", P), ("Q", Q)):
         if isinstance(D, MomentTensors) and D.order < order:
             raise ValueError(f"{name} holds moments up to order {D.order}, not {order}")

@@ -11,13 +11,15 @@ import csv
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
+from momentmix.arrays import read_header
+
 #: Size of one piece in memory, in bytes of float64.
 PIECE_BYTES = 16 << 20
-_CSV_BLOCK = 8 << 20
+_CSV_BLOCK, _LONGEST_LINE = 8 << 20, 64 << 20
 
 
 class TableError(ValueError):
@@ -117,34 +119,54 @@ class Table:
 
 
 class NpyTable(Table):
-    """A two-dimensional array saved by NumPy, mapped piece by piece so that memory stays flat."""
+    """A two-dimensional array saved by NumPy, read piece by piece so that memory stays flat.
+
+    It is not mapped into memory, where a file that gets shorter kills the process that reads it.
+    """
 
     def _names(self) -> None:
-        self._array()
+        try:
+            with open(self.path, "rb") as file:
+                self._header, self._start = read_header(file), file.tell()
+        except Exception as error:  # whatever a damaged header can raise
+            raise TableError(f"{self.label} is not a .npy file of numbers: {error}") from error
+        shape, _, dtype = self._header
+        if len(shape) != 2 or dtype.kind not in "biuf":
+            raise TableError(f"{self.label} holds {dtype} of shape {shape}, not a table of numbers")
+        if self._start + self._header.nbytes > self.size:
+            raise self._cut_short()
 
     def _width(self) -> int:
-        return int(self._array().shape[1])
+        return int(self._header.shape[1])
 
-    def _array(self) -> np.ndarray:
-        try:
-            array = np.load(self.path, mmap_mode="r", allow_pickle=False)
-        except (ValueError, EOFError, OSError) as error:
-            raise TableError(f"{self.label} is not a .npy file of numbers: {error}") from error
-        if array.ndim != 2 or array.dtype.kind not in "biuf":
-            raise TableError(
-                f"{self.label} holds {array.dtype} of shape {array.shape}, not a table of numbers"
-            )
-        return array
+    def _cut_short(self) -> TableError:
+        return TableError(f"{self.label} is not a whole .npy file: its end is missing")
 
     def _pieces(self, start: Place) -> Iterator[Piece]:
-        count = len(self._array())
-        for first in range(start.rows, count, self._step):
-            last = min(first + self._step, count)
-            part = self._array()[first:last]  # mapped anew each time
-            if self.columns is not None:
-                part = part[:, [int(position) for position in self.columns]]
-            rows = np.array(part, dtype=np.float64)
-            yield Piece(rows, Place(first), Place(last), last / count)
+        count = self._header.shape[0]
+        with open(self.path, "rb", buffering=0) as file:
+            for first in range(start.rows, count, self._step):
+                last = min(first + self._step, count)
+                part = self._rows(file, first, last)
+                if self.columns is not None:
+                    part = part[:, [int(position) for position in self.columns]]
+                yield Piece(part.astype(np.float64), Place(first), Place(last), last / count)
+
+    def _rows(self, file: BinaryIO, first: int, last: int) -> np.ndarray:
+        count, n = self._header.shape
+        if not self._header.fortran:
+            return self._run(file, first * n, (last - first) * n).reshape(-1, n)
+        columns = [self._run(file, count * i + first, last - first) for i in range(n)]
+        return np.column_stack(columns)
+
+    def _run(self, file: BinaryIO, at: int, count: int) -> np.ndarray:
+        """Numbers that follow each other in the file."""
+        dtype = self._header.dtype
+        file.seek(self._start + at * dtype.itemsize)
+        numbers = np.fromfile(file, dtype, count)
+        if len(numbers) < count:
+            raise self._cut_short()
+        return numbers
 
 
 class CsvTable(Table):
@@ -153,13 +175,16 @@ class CsvTable(Table):
     def _names(self) -> list[str] | None:
         _pyarrow(self.path, self.label)
         with open(self.path, "rb") as file:
-            line = file.readline()
-        if not line.strip():
-            raise TableError(f"{self.label}: the first line is empty")
+            line = file.readline(_LONGEST_LINE + 1)
+        if len(line) > _LONGEST_LINE:
+            raise self._too_long(0)
         try:
-            cells = next(csv.reader([line.decode("utf-8-sig")]))
+            text = line.decode("utf-8-sig")
+            cells = next(csv.reader([text]), [])
         except (UnicodeDecodeError, csv.Error) as error:
             raise TableError(f"{self.label}: the first line is not text: {error}") from error
+        if not text.strip() or not cells:
+            raise TableError(f"{self.label}: the first line is empty")
         other = next((mark for mark in ";\t" if mark in cells[0]), None)
         if len(cells) == 1 and other is not None:
             raise TableError(
@@ -187,6 +212,9 @@ class CsvTable(Table):
     def _width(self) -> int:
         return self._cells
 
+    def _too_long(self, lines: int) -> TableError:
+        return TableError(f"{self.label}, line {lines + 1}: longer than 64 MiB")
+
     def row_name(self, piece: Piece, row: int) -> str:
         return f"row {piece.first.rows + row} (about line {piece.first.lines + row + 1})"
 
@@ -196,17 +224,19 @@ class CsvTable(Table):
             file.seek(place.offset)
             rest = b""
             while True:
-                read = file.read(_CSV_BLOCK)
+                # As long as it was when it was opened, though rows may have been added since.
+                left = self.size - place.offset - len(rest)
+                read = file.read(min(_CSV_BLOCK, left))
+                if left > 0 and not read:
+                    raise TableError(f"{self.label} became shorter while it was read")
                 block = rest + read
                 if not block:
                     return
                 cut = len(block) if not read else _end_of_last_line(block)
                 block, rest = block[:cut], block[cut:]
                 if not block:
-                    if len(rest) > 64 << 20:
-                        raise TableError(
-                            f"{self.label}, line {place.lines + 1}: longer than 64 MiB"
-                        )
+                    if len(rest) > _LONGEST_LINE:
+                        raise self._too_long(place.lines)
                     continue
                 rows = self._parsed(block, place)
                 after = Place(
@@ -258,17 +288,20 @@ class CsvTable(Table):
 
 
 class ArrowTable(Table):
-    """Parquet, or Arrow's own file and stream formats, in batches."""
+    """Parquet, or Arrow's own file and stream formats, in batches, one of them in memory.
+
+    They are not mapped into memory, where a file that gets shorter kills the process.
+    """
 
     def _names(self) -> list[str]:
-        pa = _pyarrow(self.path, self.label)
+        _pyarrow(self.path, self.label)
         try:
             with self._open() as source:
                 schema = source.schema_arrow if hasattr(source, "schema_arrow") else source.schema
-        except (pa.ArrowException, OSError) as error:
+                self._types = {field.name: field.type for field in schema}
+                return [field.name for field in schema]
+        except Exception as error:  # whatever a damaged file can raise
             raise TableError(f"{self.label} cannot be read: {error}") from error
-        self._types = {field.name: field.type for field in schema}
-        return [field.name for field in schema]
 
     def _open(self) -> Any:
         pa = _pyarrow(self.path, self.label)
@@ -276,11 +309,11 @@ class ArrowTable(Table):
             from pyarrow import parquet
 
             return parquet.ParquetFile(self.path)
-        source = pa.memory_map(str(self.path))
+        source = pa.OSFile(str(self.path))
         try:
             return pa.ipc.open_file(source)
         except pa.ArrowInvalid:
-            return pa.ipc.open_stream(source)
+            return pa.ipc.open_stream(source.get_stream(0, self.size))
 
     def _pieces(self, start: Place) -> Iterator[Piece]:
         pa = _pyarrow(self.path, self.label)
@@ -292,6 +325,7 @@ class ArrowTable(Table):
                 raise TableError(f"{self.label}, column {name}: {kind} is not a number{_LEAVE}")
         with self._open() as source:
             for batch, first, share in self._batches(source, start.rows):
+                batch.validate()  # buffers as long as the batch says
                 skip = max(0, start.rows - first)
                 for a in range(skip, len(batch), self._step):
                     part = batch.slice(a, min(self._step, len(batch) - a))

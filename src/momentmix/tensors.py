@@ -24,26 +24,31 @@ from momentmix._array import (
     namespace,
     to_numpy,
 )
-from momentmix._files import UNREADABLE, written_whole
+from momentmix._files import written_whole
+from momentmix.arrays import read_arrays
 from momentmix.atoms import Atoms
 from momentmix.bilinear import Form
 from momentmix.covariance import Zero, make_covariance
 from momentmix.covariance import noise_covariance as checked_noise
 from momentmix.dense import packed_indices, unpack
 from momentmix.isserlis import atom_sums
-from momentmix.orders import whole_order
+from momentmix.orders import MOST_ORDER, whole_order
 from momentmix.packed import (
     entry_orders,
     linear_map,
     multiplicities,
     order_slice,
     plus_gaussian,
+    size_in_words,
     square_places,
     total_size,
 )
 from momentmix.polynomial import Polynomial
 
 FORMAT, VERSION = "momentmix-moments", 1
+#: What :meth:`MomentTensors.state` consists of; names are there if there are any.
+STATE = ("format", "version", "order", "missing", "count", "centre", "sums", "names")
+_VECTORS = ("centre", "sums")
 #: Largest packed vector in entries (2 GiB); beyond it the moments of samples stay implicit.
 MOST_ENTRIES = 1 << 28
 #: Rows that tell where a batch lies.
@@ -110,10 +115,12 @@ class MomentTensors:
         size = total_size(width, d)
         if size > MOST_ENTRIES:
             raise MemoryError(
-                f"the distinct moments up to order {d} of {width} features number {size:,}, "
-                f"{8 * size / 2**30:.3g} GiB; lower the order, or use Samples(X), which needs no "
-                "tensor"
+                f"the distinct moments up to order {d} of {width} features number "
+                f"{size_in_words(size)}, {8 * size / 2**30:.3g} GiB; lower the order, or use "
+                "Samples(X), which needs no tensor"
             )
+        if d > MOST_ORDER:
+            raise ValueError(f"moments are kept up to order {MOST_ORDER}, got order={d}")
         self.n_features, self.order, self.missing = n, d, missing
         self.feature_names = None if feature_names is None else tuple(map(str, feature_names))
         if self.feature_names is not None and len(self.feature_names) != n:
@@ -371,12 +378,10 @@ class MomentTensors:
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> MomentTensors:
+        """Read a file of :meth:`save`. Nothing in it is executed, nor read that does not belong."""
         try:
-            with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
-                return cls.from_state(dict(file))
-        except FileNotFoundError:
-            raise
-        except UNREADABLE as error:
+            return cls.from_state(read_arrays(path, STATE))
+        except ValueError as error:
             raise ValueError(f"{path} does not hold moments: {error}") from error
 
     def state(self) -> dict[str, np.ndarray]:
@@ -395,23 +400,26 @@ class MomentTensors:
 
     @classmethod
     def from_state(cls, state: dict[str, np.ndarray]) -> MomentTensors:
-        absent = {"format", "version", "order", "missing", "count", "centre", "sums"} - set(state)
+        """What :meth:`state` gave, perhaps by way of a file; a ValueError if it cannot be."""
+        absent = set(STATE) - {"names"} - set(state)
         if absent:
             raise ValueError(f"it lacks {', '.join(sorted(absent))}")
         if str(state["format"]) != FORMAT:
             raise ValueError(f"its format is {str(state['format'])!r}, not {FORMAT!r}")
-        if int(state["version"]) != VERSION:
-            raise ValueError(
-                f"its version is {int(state['version'])}, this release reads version {VERSION}"
-            )
-        centre, sums = (np.asarray(state[k], dtype=np.float64) for k in ("centre", "sums"))
-        names = state["names"].tolist() if "names" in state else None
-        new = cls(
-            len(centre), int(state["order"]), missing=str(state["missing"]), feature_names=names
-        )
-        if centre.ndim != 1 or sums.shape != new._sums.shape:
-            raise ValueError(f"it holds {sums.size} sums where {new._sums.size} belong")
-        count = int(state["count"])
+        version, order, count = (_whole(state, name) for name in ("version", "order", "count"))
+        if version != VERSION:
+            raise ValueError(f"its version is {version}, this release reads version {VERSION}")
+        if any(state[name].dtype.kind != "f" or state[name].ndim != 1 for name in _VECTORS):
+            raise ValueError("its centre and sums are not vectors of numbers")
+        centre, sums = (state[name].astype(np.float64, copy=False) for name in _VECTORS)
+        if order < 1 or len(centre) < 1:
+            raise ValueError(f"its order is {order}, of {len(centre)} features")
+        names = _names(state["names"], len(centre)) if "names" in state else None
+        missing = str(state["missing"])
+        belong = total_size(len(centre) * (2 if missing == "pairwise" else 1), order)
+        if sums.shape != (belong,):
+            raise ValueError(f"it holds {sums.size} sums where {size_in_words(belong)} belong")
+        new = cls(len(centre), order, missing=missing, feature_names=names)
         if count < 0 or not (np.all(np.isfinite(centre)) and np.all(np.isfinite(sums))):
             raise ValueError("it holds numbers that are not finite, or a negative count")
         new.count, new._centre, new._sums = count, centre, sums
@@ -428,6 +436,19 @@ class MomentTensors:
         if self.missing != "error":
             parts.append(f"missing={self.missing!r}")
         return f"MomentTensors({', '.join(parts)})"
+
+
+def _whole(state: dict[str, np.ndarray], name: str) -> int:
+    array = state[name]
+    if array.dtype.kind not in "iu" or array.shape != ():
+        raise ValueError(f"its {name} is not a whole number")
+    return int(array)
+
+
+def _names(array: np.ndarray, n: int) -> list[str]:
+    if array.dtype.kind != "U" or array.shape != (n,):
+        raise ValueError(f"its names are not {n} words")
+    return array.tolist()
 
 
 def _weighted_dot(a: np.ndarray, b: np.ndarray, n: int, weights: Sequence[float]) -> float:

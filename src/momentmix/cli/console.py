@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import warnings
 import zipfile
@@ -25,12 +26,21 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.table import Table
+from rich.text import Text
+
+from momentmix._files import naming
 
 out, err = Console(), Console(stderr=True)
 
 Debug = Annotated[bool, typer.Option("--debug", help="show the traceback of an error")]
 Json = Annotated[bool, typer.Option("--json", help="print JSON for machines")]
 
+STANDARD_OUTPUT = "standard output"
+#: Control characters, line and paragraph ends, marks that turn the direction of writing, and halves
+#: of characters, which no stream takes.
+_ACTING = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 #: What a user or a file can have wrong; anything else is a mistake of the program.
 KNOWN = (ValueError, OSError, MemoryError, ImportError, OverflowError, zipfile.BadZipFile)
 
@@ -43,34 +53,47 @@ def plain_errors(debug: bool) -> Iterator[None]:
             setattr(warnings, "showwarning", _warned)  # noqa: B010
         try:
             yield
+            with naming(STANDARD_OUTPUT):
+                sys.stdout.flush()
         except KeyboardInterrupt:
             fail("interrupted", 130)
         except BrokenPipeError:  # the reader has had enough, as `head` does
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _close_output()
             raise SystemExit(141) from None
         except KNOWN as error:
+            if getattr(error, "filename", None) == STANDARD_OUTPUT:
+                _close_output()
             if debug:
                 raise
-            fail(" ".join(str(error).split()) or type(error).__name__, 1)
+            fail(str(error) or type(error).__name__, 1)
         except Exception as error:
             if debug:
                 raise
-            what = " ".join(f"{type(error).__name__}: {error}".split())
-            fail(f"internal error, {what}; --debug shows where", 70)
+            fail(f"internal error, {type(error).__name__}: {error}; --debug shows where", 70)
+
+
+def _close_output() -> None:
+    """What is left to write goes nowhere, or Python would complain once more at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _warned(message: Any, *place: Any) -> None:
-    say(f"momentmix: {message}", err)
+    say(f"momentmix: {_on_one_line(message)}", err)
 
 
 def fail(message: str, code: int) -> NoReturn:
-    err.print(f"momentmix: {message}", style="red", markup=False, highlight=False, soft_wrap=True)
+    say(f"momentmix: {_on_one_line(message)}", err, style="red")
     raise SystemExit(code)
 
 
-def say(message: str, console: Console = out) -> None:
+def _on_one_line(message: object) -> str:
+    return " ".join(str(message).split())
+
+
+def say(message: str, console: Console = out, style: str = "") -> None:
     """One line as it is, however wide the terminal."""
-    console.print(message, markup=False, highlight=False, soft_wrap=True)
+    with naming(STANDARD_OUTPUT if console is out else "standard error"):
+        console.print(_literal(message, style), soft_wrap=True)
 
 
 def aside(message: str) -> None:
@@ -86,10 +109,10 @@ def note(message: str) -> None:
 
 def show_table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     if not out.is_terminal:
-        for cells in (heads, *rows):
-            sys.stdout.write("\t".join(" ".join(cell.split()) for cell in cells) + "\n")
+        lines = ("\t".join(visible(_on_one_line(cell)) for cell in c) for c in (heads, *rows))
+        _write("".join(f"{line}\n" for line in lines))
         return
-    table = Table(title=title, title_justify="left")
+    table = Table(title=_literal(title), title_justify="left")
     for head in heads:
         table.add_column(_literal(head), justify="right")
     for cells in rows:
@@ -97,15 +120,30 @@ def show_table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) 
     out.print(table)
 
 
-def _literal(text: str) -> Any:
-    from rich.text import Text
+def _literal(text: str, style: str = "") -> Text:
+    """Text in which neither rich nor the terminal finds a command."""
+    return Text(visible(text), style=style)
 
-    return Text(text)
+
+def visible(text: str) -> str:
+    """With characters that would act on a terminal, or hide what is there, as their codes."""
+    return _ACTING.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def in_csv(name: str) -> str:
+    """A name for CSV on standard output; into a pipe, line ends and tabs in it stay as they are."""
+    return "".join(c if c in "\n\r\t" and not out.is_terminal else visible(c) for c in name)
+
+
+def _write(text: str) -> None:
+    with naming(STANDARD_OUTPUT):
+        sys.stdout.write(text)
 
 
 def show_json(document: Any) -> None:
     """Numbers that are not finite become null: JSON has no word for them."""
-    sys.stdout.write(json.dumps(_plain(document), allow_nan=False, ensure_ascii=False) + "\n")
+    text = json.dumps(_plain(document), allow_nan=False, ensure_ascii=False)
+    _write(_ACTING.sub(lambda found: json.dumps(found[0])[1:-1], text) + "\n")
 
 
 def _plain(value: Any) -> Any:

@@ -14,6 +14,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 import typer
 
+from momentmix._files import naming
 from momentmix.accumulate import same_columns
 from momentmix.cli.console import reading_bar
 from momentmix.mixture import Mixture
@@ -85,7 +86,7 @@ def _standard_input() -> Iterator[Path]:
         if not first:
             raise ValueError("standard input: nothing came")
         path = Path(folder) / f"input{ending_of(first)}"
-        with open(path, "wb") as file:
+        with naming(f"the copy of standard input in {folder}"), open(path, "wb") as file:
             file.write(first)
             shutil.copyfileobj(stream, file, 1 << 20)
         yield path

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from momentmix._files import written_whole
+from momentmix._files import check_writable, naming, written_whole
+from momentmix.cli.console import STANDARD_OUTPUT, in_csv
 
 ENDINGS = (".csv", ".npy", ".parquet", ".arrow")
 
@@ -20,8 +21,7 @@ def check_output(path: Path | None, endings: Sequence[str] = ENDINGS) -> None:
         return
     if path.suffix.lower() not in endings:
         raise ValueError(f"{path}: unknown ending {path.suffix!r}; known are {', '.join(endings)}")
-    if not path.absolute().parent.is_dir():
-        raise ValueError(f"{path}: there is no folder {path.parent}")
+    check_writable(path)
     if path.suffix.lower() in (".parquet", ".arrow"):
         try:
             import pyarrow  # noqa: F401
@@ -34,8 +34,9 @@ def check_output(path: Path | None, endings: Sequence[str] = ENDINGS) -> None:
 def write_table(path: Path | None, names: Sequence[str], columns: Sequence[np.ndarray]) -> None:
     """Columns of numbers under their names; to standard output without a path."""
     if path is None:
-        _csv(sys.stdout.buffer, names, columns)
-        sys.stdout.flush()
+        with naming(STANDARD_OUTPUT):
+            _csv(sys.stdout.buffer, [in_csv(name) for name in names], columns)
+            sys.stdout.flush()
         return
     ending = path.suffix.lower()
     with written_whole(path) as file:
