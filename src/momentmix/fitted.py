@@ -338,7 +338,7 @@ class MixtureEstimator(DensityMixin, BaseEstimator):
     def predict_proba(self, X: Any) -> np.ndarray:
         """Posterior probability of each component for each row."""
         check_is_fitted(self)
-        return self._by_row(X, _posterior, width=len(self.weights_))
+        return self._by_row(X, posterior, width=len(self.weights_))
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> np.ndarray:
         return self.fit(X, y, sample_weight).predict(X)
@@ -396,5 +396,8 @@ def _most_probable(mixture: Mixture, X: np.ndarray) -> np.ndarray:
     return mixture.log_joint(X).argmax(axis=1)
 
 
-def _posterior(mixture: Mixture, X: np.ndarray) -> np.ndarray:
-    return softmax(mixture.log_joint(X))[0]
+def posterior(mixture: Mixture, X: np.ndarray) -> np.ndarray:
+    """(p, m); components are alike where all their densities are 0 to float64."""
+    log_joint = mixture.log_joint(X)
+    log_joint[np.all(log_joint == -np.inf, axis=1)] = 0.0
+    return softmax(log_joint)[0]

@@ -23,6 +23,8 @@ class Frame:
     """x = centre + z scale (z @ scale where it is a matrix); ``log_volume`` is log |det scale|."""
 
     def __init__(self, kind: str, centre: np.ndarray, covariance: np.ndarray) -> None:
+        if not np.all(np.isfinite(covariance)):
+            raise ValueError("the data hold numbers whose square overflows; rescale the features")
         self.kind, self.centre, self.unit, self.n = kind, centre, 1.0, len(centre)
         self.diagonal = make_covariance(kind, None, len(centre)).diagonal
         n = len(centre)
@@ -64,13 +66,14 @@ class Frame:
 
     @classmethod
     def of_samples(cls, kind: str, X: np.ndarray, weights: np.ndarray | None) -> Frame:
-        centre = np.average(X, axis=0, weights=weights)
         total = np.zeros((X.shape[1], X.shape[1]))
         step = max(1, (16 << 20) // (8 * X.shape[1]))
-        for start in range(0, len(X), step):
-            rows = X[start : start + step] - centre
-            w = 1 / len(X) if weights is None else weights[start : start + step, None]
-            total += (rows * w).T @ rows
+        with np.errstate(over="ignore", invalid="ignore"):  # which is found in the end
+            centre = np.average(X, axis=0, weights=weights)
+            for start in range(0, len(X), step):
+                rows = X[start : start + step] - centre
+                w = 1 / len(X) if weights is None else weights[start : start + step, None]
+                total += (rows * w).T @ rows
         return cls(kind, centre, total)
 
     @classmethod

@@ -173,7 +173,8 @@ class Mixture(OfAtoms):
                 self._atoms.covariance.whiten(whitener, j, rows - self.means[j, :])
                 for j in range(self.n_components)
             )
-            squares = [xp.sum(w * w, axis=1) for w in whitened]
+            with np.errstate(over="ignore"):  # a distance beyond float64 is a density of 0
+                squares = [xp.sum(w * w, axis=1) for w in whitened]
             return constant[None, :] - 0.5 * xp.stack(squares, axis=1)
 
         step = max(1, _BLOCK_BYTES // (8 * self.n_features))
@@ -324,7 +325,10 @@ def _tidy(table: str) -> str:
 def _logsumexp(x: Array) -> Array:
     xp = namespace(x)
     highest = xp.max(x, axis=1, keepdims=True)
-    return highest[:, 0] + xp.log(xp.sum(xp.exp(x - highest), axis=1))
+    # Where all densities are 0 to float64, so is their sum.
+    known = xp.where(xp.isfinite(highest), highest, xp.zeros_like(highest))
+    with np.errstate(divide="ignore"):
+        return known[:, 0] + xp.log(xp.sum(xp.exp(x - known), axis=1))
 
 
 def _generator(random_state: Any) -> np.random.Generator:

@@ -31,8 +31,6 @@ from momentmix.orders import augmented_weights
 from momentmix.packed import total_size
 from momentmix.starts import INITS, around_points
 
-#: Moments of higher orders are those of a few rows.
-LARGEST_ORDER = 100
 #: Largest reg_covar, in units of the variance of the data.
 LARGEST_FLOOR = 1e6
 
@@ -42,8 +40,6 @@ def check_settings(s: Any) -> None:
     check_common_settings(s, (*INITS, "auto"))
     one_of(s, "covariance_type", COVARIANCE_TYPES)
     number(s, "order", Integral, 2, ("auto",))
-    if s.order != "auto" and s.order > LARGEST_ORDER:
-        raise ValueError(f"order must be at most {LARGEST_ORDER}, got {s.order!r}")
     number(s, "reg_covar", Real, 0)
     if s.reg_covar > LARGEST_FLOOR:
         raise ValueError(f"reg_covar must be at most {LARGEST_FLOOR:g}, got {s.reg_covar!r}")

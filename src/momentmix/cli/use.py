@@ -11,7 +11,7 @@ import typer
 from momentmix.cli.console import Debug, Json, aside, plain_errors, show_json, show_table, working
 from momentmix.cli.reading import Columns, Files, ModelFile, rows_for, split
 from momentmix.cli.writing import check_output, write_table
-from momentmix.em import softmax
+from momentmix.fitted import posterior
 from momentmix.mixture import Mixture
 from momentmix.summary import FitSummary, names_of
 
@@ -43,7 +43,7 @@ def predict(
         mixture = Mixture.load(model)
         rows = rows_for(mixture, files, split(columns))
         with working("predicting"):
-            R, _ = softmax(mixture.log_joint(rows.X))
+            R = posterior(mixture, rows.X)
         labels = R.argmax(axis=1)
         names, found = ["component", "probability"], [labels, R.max(axis=1)]
         if proba:
