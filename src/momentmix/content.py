@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
-#: Digits to which distances are compared; the rest may be rounding.
+#: Digits of numbers of about 1 to which decisions are made; the rest may be rounding, and ties, of
+#: which whole-numbered data have many, must not be decided by that.
 DIGITS = 9
 
 

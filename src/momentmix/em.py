@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from momentmix._parallel import parallel_map, worker_count
+from momentmix.content import DIGITS
 from momentmix.covariance import (
     LogNormalPrior,
     chosen,
@@ -431,7 +432,8 @@ class Likelihood(EM):
         kept = chosen(self.kind, covariances, living)
         alive = Parameters(weights[living], means[living], kept)
         _, log_density = self.responsibilities(alive)
-        worst = np.resize(np.argsort(log_density), len(dead))  # some twice, where rows are few
+        ranked = np.argsort(np.round(log_density, DIGITS), kind="stable")
+        worst = np.resize(ranked, len(dead))  # some twice, where rows are few
         means, weights = means.copy(), weights.copy()
         means[dead] = self.X[worst]
         weights[dead] = 1 / len(weights)

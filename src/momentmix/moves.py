@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from momentmix.content import DIGITS
 from momentmix.covariance import LogNormalPrior, make_covariance, merged_covariance, replaced
 from momentmix.em import EMResult, Likelihood, Parameters, softmax
 
@@ -86,7 +87,8 @@ def relocations(
     result = []
     for _ in range(count):
         i = int(rng.integers(m))
-        near = np.argsort(np.sum((X - X[rng.integers(p)]) ** 2, axis=1))
+        squares = np.sum((X - X[rng.integers(p)]) ** 2, axis=1)
+        near = np.argsort(np.round(squares, DIGITS), kind="stable")
         rows = near[: int(np.exp(rng.uniform(np.log(3), np.log(max(4, p / m)))))]
         trial = R.copy()
         trial[:, i] = 0
@@ -125,7 +127,7 @@ def _candidates(
         others = [i for i in range(m) if i != k]
         scored += [(split.gain - dropped[i], k, i, i) for i in others]
         scored += [(split.gain - merged[i, j], k, i, j) for i, j in combinations(others, 2)]
-    scored.sort(reverse=True)
+    scored.sort(key=lambda entry: (-np.round(entry[0], DIGITS), entry[1:]))
     if likelihood.X.size > SMALL_DATA:  # where a try is dear, scores are good
         scored = [entry for entry in scored if entry[0] > HOPELESS]
     exchanges = _without_repetition(scored, 2 * m)
@@ -200,7 +202,8 @@ def _split(
     X = likelihood.X[own]
     X = X - weights @ X
     along = X @ principal_axes(X, weights, likelihood.kind == "diag", rng).T
-    sides = [side for side in along.T > 0 if 2 <= side.sum() <= len(side) - 2]
+    middle = 10.0**-DIGITS * np.abs(along).max(axis=0)
+    sides = [side for side in (along > middle).T if 2 <= side.sum() <= len(side) - 2]
     if not sides:
         return best
     local = likelihood.part(own, weights, share, prior)

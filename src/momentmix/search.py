@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from momentmix._parallel import parallel_map, single_threaded_blas, worker_count
-from momentmix.content import by_distance
+from momentmix.content import DIGITS, by_distance
 from momentmix.data import AtomData, Data
 from momentmix.em import EMResult, Likelihood, Parameters
 from momentmix.matching import Fit, Model, MomentMatching
@@ -24,8 +24,9 @@ from momentmix.starts import POINTS, around_points, kmeans_labels, spectral_mean
 #: On small data, starts that are looked at together after the first, how many of them are carried
 #: on, and how often. On others one start and its repairs do.
 BATCH, CARRIED, BATCHES = 8, 3, 2
-#: How many times as many where there is no prior.
-RUGGED = 4
+#: How many times as many where there is no prior, and how many times as often, and as many of them
+#: that must agree, for a tied covariance, which no exchange repairs.
+RUGGED, UNREPAIRED = 4, 2
 #: EM steps after which starts are compared.
 FIRST_STEPS = 12
 #: Starts that must end at the best optimum before no more are tried, and nats a row within which
@@ -64,6 +65,7 @@ class LikelihoodSearch:
             likelihood.prior is None and likelihood.variance is None and likelihood.kind != "tied"
         )
         self.rugged = free and likelihood.X.size <= SMALL_DATA
+        self.patience = UNREPAIRED if likelihood.kind == "tied" else 1
         self.best: EMResult | None = None
         self.origin: Candidate | None = None  # where the best came from
         self.values: list[float] = []  # log-likelihoods that starts have led to
@@ -105,7 +107,7 @@ class LikelihoodSearch:
     @property
     def settled(self) -> bool:
         """Whether enough starts have ended at the best optimum known."""
-        return self._ends >= AGREEING and not self.rugged
+        return self._ends >= self.patience * AGREEING and not self.rugged
 
     def promising(self, m: int) -> Iterator[Candidate]:
         """Plain starts of m components; on small data the better ones of many."""
@@ -114,7 +116,7 @@ class LikelihoodSearch:
         if self.likelihood.X.size > SMALL_DATA:
             return
         more = RUGGED if self.rugged else 1
-        for _ in range(BATCHES):
+        for _ in range(self.patience * BATCHES):
             yield from self._better(list(islice(starts, more * BATCH)), more * CARRIED)
         if self.rugged and m > 1 and self.best is not None:
             for _ in range(BATCHES):
@@ -260,7 +262,7 @@ def cluster_start(likelihood: Likelihood, X: np.ndarray, m: int, rng: Any) -> Pa
 def nearest_start(likelihood: Likelihood, X: np.ndarray, points: np.ndarray) -> Parameters:
     """One M-step from the samples nearest to each of some points."""
     square = np.sum(points * points, axis=1) - 2 * (X @ points.T)
-    nearest = np.argmin(square, axis=1)
+    nearest = np.argmin(np.round(square, DIGITS), axis=1)
     R = (nearest[:, None] == np.arange(len(points))).astype(float)
     return likelihood.from_responsibilities(R)
 
@@ -274,6 +276,7 @@ def plain_starts(likelihood: Likelihood, m: int, rng: np.random.Generator) -> It
     views = [likelihood.X]
     if likelihood.to_features is not None:
         views.insert(0, likelihood.X @ likelihood.to_features)
+    views = [np.round(view, DIGITS) for view in views]
     for i in count():
         X = views[i % len(views)]
         if i < 2:
