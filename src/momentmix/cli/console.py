@@ -128,7 +128,7 @@ def working(what: str) -> AbstractContextManager[Any]:
 
 
 def reading_bar() -> Progress:
-    # Before rich 14.3 a bar that is disabled still ends with an empty line, hence the quiet console.
+    # Before rich 14.3 a disabled bar still ends with an empty line, hence the quiet console.
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
