@@ -7,12 +7,14 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 #: How long make fuzz spends on each of its targets.
 SECONDS_EACH ?= 120
 
-.PHONY: help demo test fuzz lint docs bench bench-default bench-fit bench-tensors bench-cp bench-peers experiments clean
+.PHONY: help demo test test-oldest fuzz grid lint docs bench bench-default bench-fit bench-tensors bench-cp bench-peers experiments clean
 
 help:
 	@echo "make demo   run the main job and draw it into demo/"
 	@echo "make test   run the tests on NumPy, array-api-strict and PyTorch"
+	@echo "make test-oldest  the same with every dependency at its lower bound (Python 3.10 to 3.12)"
 	@echo "make fuzz   damaged files and odd command lines, SECONDS_EACH=120 a target"
+	@echo "make grid   1,200 fits of odd data: order, units, weights, scores (about 20 minutes)"
 	@echo "make lint   ruff, ruff format, mypy"
 	@echo "make docs   the documentation site into docs/_build/html, warnings as errors"
 	@echo "make bench  ratios against bare matrix products"
@@ -58,6 +60,33 @@ test: $(VENV)/test
 fuzz: $(VENV)/test
 	MOMENTMIX_FUZZ_SECONDS=$(SECONDS_EACH) SCIPY_ARRAY_API=1 $(BIN)/python -m pytest -q tests/test_fuzz_files.py tests/test_fuzz_command.py
 
+grid: $(VENV)/plot
+	$(BIN)/python benchmarks/grid.py
+
+# Every dependency at the lower bound that pyproject.toml gives it, what they depend on at its newest.
+# Torch alone is at the release of constraints.txt, since others are gigabytes: its bound is not tested.
+.venv-oldest/made: pyproject.toml constraints.txt tools/lowest
+	@echo "setting up .venv-oldest with the lowest versions (once)"
+	$(PYTHON) -c 'import sys; sys.exit(not (3, 10) <= sys.version_info < (3, 13) and "the lowest versions are built for Python 3.10 to 3.12; choose one with PYTHON=")'
+	$(PYTHON) -m venv --clear .venv-oldest
+	.venv-oldest/bin/python -m pip install --quiet --disable-pip-version-check packaging 'tomli; python_version < "3.11"'
+	.venv-oldest/bin/python tools/lowest files dask plot > .venv-oldest/lowest.txt
+	grep '^torch==' constraints.txt >> .venv-oldest/lowest.txt
+	.venv-oldest/bin/python -m pip install --quiet --disable-pip-version-check -c .venv-oldest/lowest.txt -e ".[plot,torch,dask,files,bench,test]"
+	@touch $@
+
+# Not there: what Chromium looks at, which `make test` shows it, and the stored pictures, which are those
+# of one release of matplotlib. Old releases deprecate nothing of ours, but call what newer ones of others
+# (pyparsing, pytest) deprecate.
+test-oldest: .venv-oldest/made
+	SCIPY_ARRAY_API=1 .venv-oldest/bin/python -m pytest -n auto -q -W ignore::DeprecationWarning \
+	  --deselect tests/test_plotting.py::test_picture \
+	  --deselect tests/test_report.py::test_loads_without_errors_or_outside_requests \
+	  --deselect tests/test_report.py::test_tables_sort_by_number \
+	  --deselect tests/test_report.py::test_fits_a_phone_light_and_dark \
+	  --deselect tests/test_report.py::test_prints \
+	  --deselect tests/test_report.py::test_of_moments_one_column_and_many
+
 lint: $(VENV)/test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -95,4 +124,4 @@ experiments: $(VENV)/bench $(VENV)/plot
 	$(BIN)/python experiments/run.py
 
 clean:
-	rm -rf $(VENV) .venv-peers demo docs/_build docs/gallery docs/reference docs/sg_execution_times.rst .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-peers .venv-oldest demo docs/_build docs/gallery docs/reference docs/sg_execution_times.rst .pytest_cache .mypy_cache .ruff_cache .hypothesis

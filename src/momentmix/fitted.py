@@ -99,6 +99,8 @@ class MixtureEstimator(DensityMixin, BaseEstimator):
             weights = _check_sample_weight(
                 sample_weight, X, dtype=np.float64, ensure_non_negative=True
             )
+            if not np.any(weights):  # scikit-learn itself says so from 1.9 on
+                raise ValueError("sample_weight must hold at least one non-zero number")
         return X, weights
 
     def _fitted_rows(

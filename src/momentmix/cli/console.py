@@ -166,13 +166,14 @@ def working(what: str) -> AbstractContextManager[Any]:
 
 
 def reading_bar() -> Progress:
+    # Before rich 14.3 a disabled bar still ends with an empty line, hence the quiet console.
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         DownloadColumn(binary_units=True),
         TextColumn("{task.fields[rows]:,} rows"),
         TimeRemainingColumn(),
-        console=err,
+        console=err if err.is_terminal else Console(quiet=True),
         transient=True,
         disable=not err.is_terminal,
     )
