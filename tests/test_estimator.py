@@ -260,8 +260,8 @@ def test_given_starts():
     assert matched(truth.means, fit.means_).tolist() == [0, 1, 2]
     with pytest.raises(ValueError, match="means_init must have shape"):
         MomentMixture(3, means_init=[[0.0]]).fit(X)
-    with pytest.raises(ValueError, match="need means_init as well"):
-        MomentMixture(3, weights_init=truth.weights).fit(X)
+    with pytest.raises(ValueError, match="without rows, weights_init or covariances_init"):
+        MomentMixture(3, weights_init=truth.weights, polish=None).fit(X)
     with pytest.raises(ValueError, match="weights must sum to 1"):
         MomentMixture(3, means_init=truth.means, weights_init=[1, 1, 1]).fit(X)
 
@@ -407,7 +407,7 @@ def test_without_regularisation(kind, m, rng):
         ({"init": "kmeans"}, "init must be one of"),
         ({"reg_covar": -1}, "reg_covar must be a number of at least 0"),
         ({"tol": -1}, "tol must be"),
-        ({"max_iter": 0}, "max_iter must be"),
+        ({"max_iter": -1}, "max_iter must be"),
     ],
 )
 def test_bad_settings(options, match):

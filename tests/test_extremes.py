@@ -225,6 +225,27 @@ def test_a_process_forked_after_a_fit_can_fit():
     assert done.stdout.split() == ["7"]
 
 
+THREADLESS = """
+import resource
+from pathlib import Path
+from momentmix._parallel import parallel_map, single_threaded_blas
+
+with single_threaded_blas():
+    pass
+pages = int(Path("/proc/self/statm").read_text().split()[0])
+room = pages * resource.getpagesize() + (4 << 20)  # less than the stack of a thread
+resource.setrlimit(resource.RLIMIT_AS, (room, room))
+print(parallel_map(lambda i: i * i, range(5), 3))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of the kernel")
+def test_without_memory_for_threads_one_does_the_work():
+    command = [sys.executable, "-c", THREADLESS]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.stdout == "[0, 1, 4, 9, 16]\n", done.stderr
+
+
 def test_what_counts_as_rounded(rng):
     continuous = rng.normal(size=300)
     drawn_again = continuous[rng.integers(300, size=900)]

@@ -271,3 +271,16 @@ def test_printing():
 def test_every_library_prints(backend):
     assert "2 features" in repr(cases()["full"].build(backend.array))
     assert "2" in repr(cases()["noise-matrix"].build(backend.array))
+
+
+@pytest.mark.parametrize("kind", ["full", "tied", "diag", "spherical"])
+def test_condition_on_whole_numbers(kind):
+    """Of float32 in PyTorch, which mixes no dtypes of itself."""
+    torch = pytest.importorskip("torch")
+    covariances = {"full": np.stack([np.eye(2)] * 2), "tied": np.eye(2),
+                   "diag": np.ones((2, 2)), "spherical": np.ones(2)}[kind]  # fmt: skip
+    parts = [np.array([0.5, 0.5]), np.array([[0.0, 1], [2, 3]]), covariances]
+    mixture = mm.Mixture(*(torch.tensor(x, dtype=torch.float32) for x in parts), kind)
+    given = mixture.condition([0], torch.tensor([1]))
+    assert given.means.dtype == torch.float32
+    np.testing.assert_allclose(given.means.numpy(), [[1.0], [3.0]], atol=1e-6)

@@ -7,7 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cache
 from typing import Any, TypeVar
 
@@ -138,7 +138,10 @@ def parallel_map(function: Callable[[T], R], items: Iterable[T], workers: int) -
             _inside.worker = outer
 
     with single_threaded_blas():
-        helpers = [_threads(workers).submit(work) for _ in range(min(workers, len(items)) - 1)]
+        helpers = []
+        with suppress(RuntimeError):  # there are no more threads to be had: the caller's does it
+            for _ in range(min(workers, len(items)) - 1):
+                helpers.append(_threads(workers).submit(work))
         try:
             work()
         finally:

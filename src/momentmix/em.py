@@ -253,7 +253,7 @@ class EM:
     def look_at(self, starts: Sequence[Parameters], steps: int) -> list[EMResult]:
         """A few EM steps from each of some starts, all at once."""
         if self.kind == "tied" or len(starts) == 1:  # one covariance a mixture, not a component
-            return [self.fit(start, tol=0.0, max_iter=steps) for start in starts]
+            return [self.fit(start, tol=0.0, max_iter=steps - 1) for start in starts]
         S = len(starts)
         at = Parameters(*(np.concatenate(parts) for parts in zip(*starts, strict=True)))
         for _ in range(steps):

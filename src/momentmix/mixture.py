@@ -200,7 +200,7 @@ class Mixture(OfAtoms):
             raise ValueError("condition leaves no feature; use log_prob for the density of a point")
         values = as_float_array(like(values, self.means), "values", (0, 1))
         xp = namespace(values, self.means)
-        values = xp.reshape(values, (-1,))
+        values = xp.astype(xp.reshape(values, (-1,)), self.means.dtype)
         if values.shape[0] != len(given_positions):
             raise ValueError(
                 f"values must hold {len(given_positions)} number(s), one for each of features, "
