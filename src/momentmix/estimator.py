@@ -18,7 +18,7 @@ from momentmix.choices import (
 )
 from momentmix.covariance import LogNormalPrior, on_floor, prior_for, too_few
 from momentmix.data import AtomData, Data, TensorData
-from momentmix.em import Likelihood, Parameters
+from momentmix.em import Density, Likelihood, Parameters
 from momentmix.fitted import MixtureEstimator, by_weight
 from momentmix.frame import Frame
 from momentmix.noise import effective_count
@@ -227,10 +227,13 @@ class MomentMixture(MixtureEstimator):
         with thread_limit(self.n_jobs):
             result = self._solve_likelihood(*parts, early)
         penalty = result.log_likelihood - result.worth
+        result.log_likelihood -= frame.log_volume
         result.log_likelihoods = [v - frame.log_volume for v in result.log_likelihoods]
+        sharp = Density.of(self.covariance_type, result.parameters).peaks is not None
         self._finish(result, frame, parts[3].floor, count)
-        # Of the parameters as they are now: rounded in the units of X, which a sharp peak notices.
-        self.lower_bound_ = float(np.average(self.mixture_.log_prob(X), weights=weights))
+        if sharp or X.size <= search.LARGE_DATA:
+            # Of the parameters as they are now: rounded in the units of X, which a peak notices.
+            self.lower_bound_ = float(np.average(self.mixture_.log_prob(X), weights=weights))
         self.log_posterior_ = self.lower_bound_ - float(penalty)
         return self
 
