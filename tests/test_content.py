@@ -78,12 +78,14 @@ def test_very_uneven_weights(seed):
     assert adjusted_rand_score(labels, fit.predict(X)) > 0.97
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize(
     "estimator",
     [
         *(MomentMixture(2, covariance_type=kind) for kind in TYPES),
         *(MomentMixture(2, covariance_type=kind, prior=None) for kind in ("full", "diag")),
         MomentMixture(2, n_init=3),
+        MomentMixture(2, polish=None, covariance_type="diag"),
         KnownCovarianceMixture(2, 1.0),
         KnownCovarianceMixture(2, "estimate"),
     ],

@@ -210,7 +210,7 @@ class MomentMixture(MixtureEstimator):
         if self.polish is None:
             data = self._data(X, weights)
             self._end_stream()
-            return self._fit_pure(data, passes=1)
+            return self._fit_pure(data, 1, count)
         if self.prior is not None and count < 0.1 * len(X):
             warn_user(
                 f"the weights of {len(X)} rows sum to {count:g}, and count as so many rows beside "
@@ -316,8 +316,8 @@ class MomentMixture(MixtureEstimator):
                 return TensorData(MomentTensors.from_samples(X, order, weights))
         return AtomData.of_rows(X, weights)
 
-    def _fit_pure(self, data: Data, passes: int = 0) -> MomentMixture:
-        """The moment estimate; ``passes`` were made over the rows to get the data."""
+    def _fit_pure(self, data: Data, passes: int = 0, count: float | None = None) -> MomentMixture:
+        """The moment estimate; ``passes`` were made over ``count`` rows to get the data."""
         early = False
         try:
             frame, scaled, model = self._moment_problem(data)
@@ -327,7 +327,8 @@ class MomentMixture(MixtureEstimator):
             result = self._solve_moments(model, frame, scaled, early)
         result.log_likelihood = np.nan
         result.n_passes += passes if data.passes == 0 else 0
-        self._finish(result, frame, model.floor, effective_count(data))
+        rows = effective_count(data) if count is None else count
+        self._finish(result, frame, model.floor, rows)
         return self
 
     def _moment_problem(self, data: Data) -> tuple[Frame, Data, matching.Model]:

@@ -65,8 +65,8 @@ class MixtureEstimator(DensityMixin, BaseEstimator):
         """The order of the moments to match; ``held`` is the highest that there is."""
         raise NotImplementedError
 
-    def _fit_pure(self, data: Data, passes: int = 0) -> Any:
-        """The moment estimate; ``passes`` were made over the rows to get the data."""
+    def _fit_pure(self, data: Data, passes: int = 0, count: float | None = None) -> Any:
+        """The moment estimate; ``passes`` were made over ``count`` rows to get the data."""
         raise NotImplementedError
 
     def _n_parameters(self) -> int:
@@ -108,7 +108,7 @@ class MixtureEstimator(DensityMixin, BaseEstimator):
     ) -> tuple[np.ndarray, np.ndarray | None, float]:
         """Rows to fit, those without weight left out; weights with sum 1, and their sum before.
 
-        Rows for the likelihood are distinct, unless there are very many (content.py).
+        The rows are distinct, unless there are very many (content.py).
         """
         X, counts = self._checked_rows(X, sample_weight, least=2)
         self._dtype = X.dtype.type
@@ -121,7 +121,7 @@ class MixtureEstimator(DensityMixin, BaseEstimator):
                 f"n_samples = {len(X)}"
             )
         _check_size(X)
-        if self.polish is not None and X.size <= LARGE_DATA:
+        if X.size <= LARGE_DATA:
             X, counts = distinct_rows(X, counts)
         if counts is None:
             return X, None, float(len(X))

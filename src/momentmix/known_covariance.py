@@ -198,8 +198,10 @@ class KnownCovarianceMixture(MixtureEstimator):
         """
         return super().fit_moments(P)
 
-    def _fit_pure(self, data: Data, passes: int = 0) -> KnownCovarianceMixture:
-        problem = _Problem(self, data)
+    def _fit_pure(
+        self, data: Data, passes: int = 0, count: float | None = None
+    ) -> KnownCovarianceMixture:
+        problem = _Problem(self, data, count)
         with thread_limit(self.n_jobs):
             result = problem.fit_moments()
         result.n_passes += passes
