@@ -341,7 +341,9 @@ def test_checkpoints_of_other_runs_and_damaged_ones(tmp_path, rng):
         Pass([path], 3, output)
     os.utime(path, ns=(before, before))
     whole = checkpoint.read_bytes()
-    for damage in (b"", whole[: len(whole) // 2], whole[:100] + b"\0\0\0\0" + whole[104:]):
+    middle = len(whole) // 2
+    flipped = bytes([whole[middle] ^ 0xFF])
+    for damage in (b"", whole[:middle], whole[:middle] + flipped + whole[middle + 1 :]):
         checkpoint.write_bytes(damage)
         with pytest.raises(CheckpointError, match=r"m.npz.checkpoint is damaged .* delete"):
             Pass([path], 3, output)

@@ -36,7 +36,7 @@ def _work_folder():
 _work_folder()
 INPUTS = [
     *sorted(os.listdir(WORK)),
-    *("a[/b].npy", "nothing.csv", "-", "", ".", "x\x00.csv", "a" * 300 + ".csv"),
+    *("a[/b].npy", "nothing.csv", "-", "", ".", "a" * 300 + ".csv"),
 ]
 OUTPUTS = [
     f"out{i}{e}" for i, e in enumerate([".json", ".html", ".csv", ".npy", ".parquet", ".npz"])

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from momentmix._files import check_writable, written_whole
-from momentmix.arrays import checksum, read_arrays
+from momentmix.arrays import checksum, read_arrays, write_arrays
 from momentmix.tables import BEGINNING, Piece, Place, Table, TableError, open_table
 from momentmix.tensors import STATE, MomentTensors
 
@@ -145,7 +145,7 @@ class Pass:
         arrays = {"note": np.array(note), **moments.state(), **before}
         arrays["checksum"] = np.array(checksum(arrays))
         with written_whole(self.checkpoint) as target:
-            np.savez(target, allow_pickle=False, **arrays)
+            write_arrays(target, arrays)
 
     def _resume(self) -> None:
         again = f"delete {self.checkpoint} to start over"

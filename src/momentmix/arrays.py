@@ -71,6 +71,14 @@ def read_arrays(path: str | PathLike[str], wanted: Iterable[str]) -> dict[str, n
         raise ValueError(str(error) or type(error).__name__) from error
 
 
+def write_arrays(file: Any, arrays: dict[str, np.ndarray]) -> None:
+    """A .npz file as NumPy writes it, which leaves nothing open where the disk is full."""
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)
+
+
 def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, size: int) -> np.ndarray:
     if info.compress_type != zipfile.ZIP_STORED:
         raise ValueError(f"{info.filename} is compressed, as momentmix never writes it")

@@ -25,7 +25,7 @@ from momentmix._array import (
     to_numpy,
 )
 from momentmix._files import written_whole
-from momentmix.arrays import read_arrays
+from momentmix.arrays import read_arrays, write_arrays
 from momentmix.atoms import Atoms
 from momentmix.bilinear import Form
 from momentmix.covariance import Zero, make_covariance
@@ -374,7 +374,7 @@ class MomentTensors:
     def save(self, path: str | PathLike[str]) -> None:
         """Write an .npz file, whole or not at all; numbers only, no pickle."""
         with written_whole(path) as file:
-            np.savez(file, allow_pickle=False, **self.state())
+            write_arrays(file, self.state())
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> MomentTensors:
