@@ -118,3 +118,15 @@ def test_the_grid_of_cases(number):
     """A quick form of benchmarks/grid.py. Rotations are apart: features are seen one by one too."""
     faults = [fault for fault in grid.judged(grid.case(number)) if not fault.startswith("rotation")]
     assert faults == []
+
+
+def test_a_fit_that_cannot_be_scored_is_refused_and_changes_nothing():
+    """Heavy tails without a prior: a covariance that float64 cannot factor in the units of X."""
+    case = grid.case(737)
+    X, weights = grid.rows_of(case)
+    settings = case.settings | {"covariance_type": case.kind, "random_state": 0}
+    fit = MomentMixture(case.shape[2], **settings).fit(np.vander(np.arange(20.0), 3))
+    before = fit.means_.copy()
+    with pytest.raises(ValueError, match="singular"):
+        fit.fit(X, sample_weight=weights)
+    np.testing.assert_array_equal(fit.means_, before)

@@ -158,7 +158,7 @@ def test_settings_that_make_no_sense(setting, match, rng):
 
 
 def test_a_part_of_a_start_is_enough(rng):
-    """The rest comes from k-means, as in scikit-learn, and the order is the user's."""
+    """The rest comes from k-means, as in scikit-learn."""
     X = np.concatenate([rng.normal(size=(80, 2)), rng.normal(size=(40, 2)) + 8])
     wide = np.stack([np.eye(2), 4 * np.eye(2)])
     for setting in ({"weights_init": [0.2, 0.8]}, {"covariances_init": wide}):

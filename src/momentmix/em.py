@@ -23,9 +23,9 @@ from momentmix.covariance import (
     fitted_covariance,
     log_density_coefficients,
     make_covariance,
-    precision_cholesky,
     raised_to_floor,
     replaced,
+    whitened_squares,
 )
 from momentmix.covariance.prior import Pull
 from momentmix.solvers.anderson import Anderson
@@ -66,36 +66,24 @@ class Step(NamedTuple):
 
 
 class Peaks(NamedTuple):
-    """Components so narrow that their densities are better had from the distances to their means.
+    """Components so narrow that their densities are better had from distances to their means."""
 
-    (X - μ_j) U_j are whitened differences.
-    """
-
+    kind: str
     numbers: np.ndarray  # (J,)
-    constant: np.ndarray  # (J,)
-    means: np.ndarray  # (J, n)
-    factors: np.ndarray  # U: (J, 1, 1) or (J, 1, n) to multiply with, or (J, n, n)
+    parameters: Parameters  # theirs alone
 
     @classmethod
     def of(cls, kind: str, parameters: Parameters, numbers: np.ndarray) -> Peaks:
-        weights, means = parameters.weights[numbers], parameters.means[numbers]
-        own = chosen(kind, parameters.covariances, numbers)
-        _, factors = precision_cholesky(kind, own)
-        n = means.shape[1]
-        if kind in ("full", "tied"):
-            diagonals = np.diagonal(factors, axis1=-2, axis2=-1)
-        else:
-            diagonals = factors.reshape(len(numbers), -1)
-            factors = diagonals[:, None, :]
-        logs = np.broadcast_to(np.log(diagonals), means.shape).sum(axis=1)
-        constant = np.log(np.maximum(weights, 1e-300)) + logs - n * np.log(2 * np.pi) / 2
-        return cls(numbers, constant, means, factors)
+        weights, means, covariances = parameters
+        own = Parameters(weights[numbers], means[numbers], chosen(kind, covariances, numbers))
+        return cls(kind, numbers, own)
 
     def log_joint(self, X: np.ndarray) -> np.ndarray:
         """(J, p)"""
-        Y = X - self.means[:, None, :]
-        Y = Y * self.factors if self.factors.shape[-2] == 1 != X.shape[1] else Y @ self.factors
-        return self.constant[:, None] - np.einsum("jpi,jpi->jp", Y, Y) / 2
+        weights, means, covariances = self.parameters
+        squares, half_logs = whitened_squares(self.kind, covariances, X - means[:, None, :])
+        constant = np.log(np.maximum(weights, 1e-300)) - half_logs
+        return (constant - X.shape[1] * np.log(2 * np.pi) / 2)[:, None] - squares / 2
 
 
 class Density(NamedTuple):

@@ -21,6 +21,7 @@ from momentmix.data import AtomData, Data, TensorData
 from momentmix.em import Density, Likelihood, Parameters
 from momentmix.fitted import MixtureEstimator, by_weight
 from momentmix.frame import Frame
+from momentmix.mixture import Mixture
 from momentmix.noise import effective_count
 from momentmix.rounding import least_variances, rounding_variances
 from momentmix.settings import (
@@ -230,11 +231,12 @@ class MomentMixture(MixtureEstimator):
         result.log_likelihood -= frame.log_volume
         result.log_likelihoods = [v - frame.log_volume for v in result.log_likelihoods]
         sharp = Density.of(self.covariance_type, result.parameters).peaks is not None
-        self._finish(result, frame, parts[3].floor, count)
         if sharp or X.size <= search.LARGE_DATA:
-            # Of the parameters as they are now: rounded in the units of X, which a peak notices.
-            self.lower_bound_ = float(np.average(self.mixture_.log_prob(X), weights=weights))
-        self.log_posterior_ = self.lower_bound_ - float(penalty)
+            # Of the parameters as they will be: rounded in the units of X, which a peak notices.
+            mixture = Mixture(*frame.back(result.parameters), self.covariance_type)
+            result.log_likelihood = float(np.average(mixture.log_prob(X), weights=weights))
+        result.worth = result.log_likelihood - penalty
+        self._finish(result, frame, parts[3].floor, count)
         return self
 
     def _likelihood_problem(

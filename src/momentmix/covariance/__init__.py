@@ -46,6 +46,7 @@ from momentmix.covariance.likelihood import (
     projected_covariance,
     replaced,
     too_few,
+    whitened_squares,
     without_noise,
 )
 from momentmix.covariance.prior import LogNormalPrior, customary_strength, prior_for
@@ -85,5 +86,6 @@ __all__ = [
     "smallest_variance",
     "stacked",
     "too_few",
+    "whitened_squares",
     "without_noise",
 ]
