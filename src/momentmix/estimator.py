@@ -205,20 +205,26 @@ class MomentMixture(MixtureEstimator):
         if _dask.is_dask(X):
             return self._fit_dask(X, sample_weight)
         with self._kept_if_refused():
-            return self._fit_rows(*self._fitted_rows(X, sample_weight))
+            early = False
+            try:
+                rows = self._fitted_rows(X, sample_weight)
+            except KeyboardInterrupt:  # even a guess needs these
+                rows, early = self._fitted_rows(X, sample_weight), True
+            return self._fit_rows(*rows, early)
 
-    def _fit_rows(self, X: np.ndarray, weights: np.ndarray | None, count: float) -> MomentMixture:
+    def _fit_rows(
+        self, X: np.ndarray, weights: np.ndarray | None, count: float, early: bool = False
+    ) -> MomentMixture:
         if self.polish is None:
             data = self._data(X, weights)
             self._end_stream()
-            return self._fit_pure(data, 1, count)
+            return self._fit_pure(data, 1, count, early)
         if self.prior is not None and count < 0.1 * len(X):
             warn_user(
                 f"the weights of {len(X)} rows sum to {count:g}, and count as so many rows beside "
                 "the prior; scale them to sum to the number of rows, or use prior=None",
                 UserWarning,
             )
-        early = False
         try:
             parts = self._likelihood_problem(X, weights, count)
         except KeyboardInterrupt:  # even a guess needs these
@@ -318,9 +324,10 @@ class MomentMixture(MixtureEstimator):
                 return TensorData(MomentTensors.from_samples(X, order, weights))
         return AtomData.of_rows(X, weights)
 
-    def _fit_pure(self, data: Data, passes: int = 0, count: float | None = None) -> MomentMixture:
+    def _fit_pure(
+        self, data: Data, passes: int = 0, count: float | None = None, early: bool = False
+    ) -> MomentMixture:
         """The moment estimate; ``passes`` were made over ``count`` rows to get the data."""
-        early = False
         try:
             frame, scaled, model = self._moment_problem(data)
         except KeyboardInterrupt:  # even a guess needs these
