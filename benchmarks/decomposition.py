@@ -17,8 +17,8 @@ from tensorly.decomposition import symmetric_parafac_power_iteration
 
 from machine import machine
 from momentmix import KnownCovarianceMixture, Samples, debiased_moment, symmetric_cp
-from momentmix.atoms import Atoms
 from momentmix.covariance import Zero
+from momentmix.moments.atoms import Atoms
 
 STARTS = 10
 
@@ -127,7 +127,7 @@ def evaluation(P: Samples, r: int, d: int) -> float:
     times = []
     for _ in range(5):
         start = time.perf_counter()
-        P.tested(points, [0.0] * d + [1.0], gradient=True)
+        P.inner_with(points, [0.0] * d + [1.0], gradient=True)
         times.append(time.perf_counter() - start)
     return min(times)
 

@@ -25,9 +25,10 @@ from fit import NEAR, ceiling, timed
 from machine import machine
 from momentmix import Mixture, MomentMixture
 from momentmix.covariance import on_floor, too_few
+from momentmix.data.frame import Frame
+from momentmix.data.parameters import Parameters
 from momentmix.datasets import paper_mixture
-from momentmix.em import Likelihood, Parameters
-from momentmix.frame import Frame
+from momentmix.likelihood.em import Likelihood
 from momentmix.summary import matched
 from real import FRESH, TUNED, Table
 
@@ -449,7 +450,7 @@ def pure_moments(repeats: int) -> None:
 
 def ablation(seeds: int) -> None:
     """Which part of the search does the work: one part changed at a time."""
-    import momentmix.search as search
+    import momentmix.likelihood.search as search
 
     print("\n## Which part of the search does the work\n")
     print(

@@ -13,14 +13,15 @@ from sklearn.mixture import GaussianMixture
 
 from machine import machine
 from momentmix import Mixture, MomentMixture
-from momentmix.data import AtomData
+from momentmix.data.parameters import Parameters
+from momentmix.data.sources import AtomData
 from momentmix.datasets import paper_mixture
-from momentmix.em import Likelihood, Parameters
-from momentmix.objective import ImplicitObjective
-from momentmix.orders import augmented_weights
-from momentmix.parametrisation import Parametrisation
+from momentmix.likelihood.em import Likelihood
+from momentmix.matching.objective import ImplicitObjective
+from momentmix.matching.parametrisation import Parametrisation
+from momentmix.matching.starts import around_points
+from momentmix.moments.orders import augmented_weights
 from momentmix.solvers import gauss_newton, lbfgs
-from momentmix.starts import around_points
 from momentmix.summary import matched
 from real import TUNED
 

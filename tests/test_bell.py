@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import oracles
-from momentmix.bell import bell_derivatives, bell_polynomials
+from momentmix.moments.bell import bell_derivatives, bell_polynomials
 
 
 @pytest.mark.parametrize("d", range(1, 9))

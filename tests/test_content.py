@@ -8,8 +8,10 @@ import pytest
 from sklearn.metrics import adjusted_rand_score
 from sklearn.utils.estimator_checks import check_sample_weight_equivalence_on_dense_data
 
-from momentmix import KnownCovarianceMixture, MomentMixture, fitted, search
-from momentmix.content import by_distance, distinct_rows
+from momentmix import KnownCovarianceMixture, MomentMixture
+from momentmix.data.content import by_distance, distinct_rows
+from momentmix.estimators import base as fitted
+from momentmix.likelihood import search
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 import grid

@@ -13,8 +13,9 @@ from sklearn.exceptions import ConvergenceWarning
 import momentmix as mm
 import oracles
 from momentmix import Mixture, MomentTensors, Samples, symmetric_cp
-from momentmix.choices import is_identifiable
-from momentmix.subspace import estimated_rank, leading_subspace
+from momentmix.data.sources import data_of
+from momentmix.decomposition.subspace import estimated_rank, leading_subspace
+from momentmix.matching.choices import is_identifiable
 
 
 def points(n, r, seed):
@@ -205,7 +206,7 @@ def test_rank_in_many_features():
 
 def test_leading_subspace_holds_the_terms(rng):
     P = points(60, 6, 0)
-    data = mm.data.data_of(P)
+    data = data_of(P)
     basis = leading_subspace(data, [0.0, 0.0, 0.0, 1.0], 6, rng)
     np.testing.assert_allclose(basis.T @ basis, np.eye(6), atol=1e-12)
     np.testing.assert_allclose(P.means @ basis @ basis.T, P.means, atol=1e-6)

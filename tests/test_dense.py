@@ -7,7 +7,7 @@ import tensorly.tenalg as tenalg
 
 import momentmix as mm
 import oracles
-from momentmix import dense
+from momentmix.tensors import dense
 from zoo import cases
 
 

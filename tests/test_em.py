@@ -6,10 +6,11 @@ from scipy import stats
 from sklearn.datasets import load_iris
 from sklearn.mixture import GaussianMixture
 
-from momentmix import em
 from momentmix.covariance import make_covariance, optimism, prior_for
-from momentmix.em import Likelihood, Parameters, softmax
-from momentmix.moves import drop_losses, merge_losses, relocations, split_and_merge
+from momentmix.data.parameters import Parameters
+from momentmix.likelihood import em
+from momentmix.likelihood.em import Likelihood, softmax
+from momentmix.likelihood.moves import drop_losses, merge_losses, relocations, split_and_merge
 
 TYPES = ("full", "tied", "diag", "spherical")
 IRIS = load_iris().data
@@ -62,7 +63,7 @@ def test_whole_weights_are_repeated_rows(kind, rng):
     one = Likelihood(IRIS, weights, kind, 1e-6, prior=prior, count=count).step(start)
     two = Likelihood(repeated, None, kind, 1e-6, prior=prior).step(start)
     np.testing.assert_allclose(one.log_likelihood, two.log_likelihood, rtol=1e-12)
-    np.testing.assert_allclose(one.worth, two.worth, rtol=1e-12)
+    np.testing.assert_allclose(one.log_posterior, two.log_posterior, rtol=1e-12)
     for a, b in zip(one.after, two.after, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
 
@@ -179,7 +180,7 @@ def test_relocation_finds_a_small_tight_cluster(rng):
     stuck = likelihood.fit(start, tol=1e-6, max_iter=200)
     moved = likelihood.look_at(relocations(likelihood, stuck.parameters, rng, 100), 30)
     assert len(moved) == 100
-    assert max(trial.worth for trial in moved) > stuck.worth + 0.05
+    assert max(trial.log_posterior for trial in moved) > stuck.log_posterior + 0.05
 
 
 @pytest.mark.parametrize("kind", TYPES)
@@ -195,7 +196,9 @@ def test_steps_of_several_mixtures_at_once_are_those_of_each(kind, prior, rng):
             alone = likelihood.step(alone).after
         for a, b in zip(result.parameters, alone, strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-10)
-        np.testing.assert_allclose(result.worth, likelihood.step(alone).worth[0], rtol=1e-10)
+        np.testing.assert_allclose(
+            result.log_posterior, likelihood.step(alone).log_posterior[0], rtol=1e-10
+        )
 
 
 def test_softmax_of_large_numbers():

@@ -20,9 +20,10 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import momentmix as mm
 from momentmix import Mixture, MomentMixture, MomentTensors
-from momentmix.choices import is_explicit
+from momentmix.data.parameters import Parameters
 from momentmix.datasets import load_quakes, paper_mixture
-from momentmix.em import Likelihood, Parameters
+from momentmix.likelihood.em import Likelihood
+from momentmix.matching.choices import is_explicit
 
 TYPES = ("full", "tied", "diag", "spherical")
 IRIS = load_iris().data
@@ -311,7 +312,7 @@ def test_awkward_data_gives_no_nan(kind, case, rng):
 )
 def test_interruption_at_any_time(where, n_init, monkeypatch):
     """The first Ctrl-C ends the whole fit, moment starts included."""
-    from momentmix.objective import PackedObjective
+    from momentmix.matching.objective import PackedObjective
 
     calls = []
 

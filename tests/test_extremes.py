@@ -11,8 +11,9 @@ from scipy.stats import multivariate_normal
 
 import momentmix as mm
 from momentmix import KnownCovarianceMixture, MomentMixture
-from momentmix.em import Likelihood, Parameters
-from momentmix.rounding import rounding_variances
+from momentmix.data.parameters import Parameters
+from momentmix.data.rounding import rounding_variances
+from momentmix.likelihood.em import Likelihood
 from momentmix.summary import moment_match
 
 TYPES = ("full", "tied", "diag", "spherical")
@@ -228,7 +229,7 @@ def test_a_process_forked_after_a_fit_can_fit():
 THREADLESS = """
 import resource
 from pathlib import Path
-from momentmix._parallel import parallel_map, single_threaded_blas
+from momentmix.support.parallel import parallel_map, single_threaded_blas
 
 with single_threaded_blas():
     pass

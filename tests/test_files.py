@@ -14,9 +14,10 @@ import pyarrow.ipc
 import pyarrow.parquet
 import pytest
 
-from momentmix import Mixture, MomentTensors, tables
-from momentmix.accumulate import CheckpointError, Pass
-from momentmix.tables import Place, TableError, open_table
+from momentmix import Mixture, MomentTensors
+from momentmix.distributions.accumulate import CheckpointError, Pass
+from momentmix.files import tables
+from momentmix.files.tables import Place, TableError, open_table
 
 NAMES = ["a", "b", "c"]
 ENDINGS = ["npy", "csv", "parquet", "arrow", "arrows"]
@@ -241,8 +242,8 @@ def test_files_that_are_no_tables(tmp_path):
 
 CHANGED = """
 import os, sys
-from momentmix import tables
-from momentmix.tables import TableError, open_table
+from momentmix.files import tables
+from momentmix.files.tables import TableError, open_table
 tables.PIECE_BYTES, tables._CSV_BLOCK = 24 * 500, 30_000
 path, act = sys.argv[1:]
 table, rows = open_table(path), 0
@@ -351,7 +352,8 @@ def test_checkpoints_of_other_runs_and_damaged_ones(tmp_path, rng):
 
 RUN = """
 import sys
-from momentmix import accumulate, tables
+from momentmix.distributions import accumulate
+from momentmix.files import tables
 accumulate.CHECKPOINT_SECONDS, tables.PIECE_BYTES, tables._CSV_BLOCK = 0.0, 24 * 500, 30_000
 from momentmix.cli import main
 sys.argv = ["momentmix", *sys.argv[1:]]

@@ -2,11 +2,11 @@ import numpy as np
 import pytest
 
 import momentmix as mm
-from momentmix.choices import check_order, is_enough, needed_order, sampling_weights
-from momentmix.data import AtomData, TensorData
-from momentmix.em import Parameters
-from momentmix.frame import Frame
-from momentmix.starts import POINTS, spectral_means
+from momentmix.data.frame import Frame
+from momentmix.data.parameters import Parameters
+from momentmix.data.sources import AtomData, TensorData
+from momentmix.matching.choices import check_order, is_enough, needed_order, sampling_weights
+from momentmix.matching.starts import POINTS, spectral_means
 
 TYPES = ("full", "tied", "diag", "spherical")
 

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from fuzzing import CSV, MIXTURE, NAMES, ROWS, TENSORS, damaged, fuzz, saved
 from momentmix import Mixture, MomentTensors
-from momentmix.accumulate import CheckpointError, Pass
-from momentmix.arrays import checksum
-from momentmix.tables import TableError, open_table
+from momentmix.distributions.accumulate import CheckpointError, Pass
+from momentmix.files.arrays import checksum
+from momentmix.files.tables import TableError, open_table
 
 FOLDER = tempfile.TemporaryDirectory(prefix="momentmix-fuzz-")
 HERE = Path(FOLDER.name)

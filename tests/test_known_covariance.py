@@ -11,7 +11,7 @@ from sklearn.mixture import GaussianMixture
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from momentmix import KnownCovarianceMixture, Mixture, MomentTensors, Samples, symmetric_cp
-from momentmix.noise import trailing_variance
+from momentmix.fitting.noise import trailing_variance
 
 KINDS = ("scalar", "diag", "full")
 

@@ -6,7 +6,7 @@ from scipy import stats
 from sklearn.mixture import GaussianMixture
 
 import momentmix as mm
-from momentmix.modelfile import FORMAT
+from momentmix.files.models import FORMAT
 from zoo import cases
 
 TYPES = ("full", "tied", "diag", "spherical")

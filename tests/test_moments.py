@@ -12,7 +12,8 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import momentmix as mm
-from momentmix import _parallel, bilinear, cumulants
+from momentmix.moments import bilinear, cumulants
+from momentmix.support import parallel as _parallel
 from zoo import NAMES, cases
 
 WEIGHTS = [1.0, 0.5, -0.2, 0.1, 0.05]

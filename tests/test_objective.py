@@ -8,9 +8,9 @@ import pytest
 import momentmix as mm
 import oracles
 from momentmix.covariance import Coordinates
-from momentmix.isserlis import atom_sums, hermite_factor
-from momentmix.objective import ImplicitObjective, PackedObjective
-from momentmix.parametrisation import Parametrisation
+from momentmix.matching.objective import ImplicitObjective, PackedObjective
+from momentmix.matching.parametrisation import Parametrisation
+from momentmix.tensors.isserlis import atom_sums, hermite_factor
 from zoo import NAMES, cases
 
 TYPES = ("full", "tied", "diag", "spherical")

@@ -64,7 +64,7 @@ def _umask():
 
 KILLED = """
 import sys, time
-from momentmix._files import written_whole
+from momentmix.files.writing import written_whole
 with written_whole(sys.argv[1]) as file:
     file.write(b"half")
     file.flush()
@@ -123,7 +123,7 @@ def test_outputs_that_cannot_be_are_found_before_the_work(arguments, folder):
 
 AS_NOBODY = """
 import os, sys
-from momentmix._files import check_writable
+from momentmix.files.writing import check_writable
 if os.getuid() == 0:  # to whom nothing is read-only
     os.setuid(65534)
 try:

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 import oracles
-from momentmix import isserlis, packed
-from momentmix.dense import packed_indices, packed_multiplicities
+from momentmix.tensors import isserlis, packed
+from momentmix.tensors.dense import packed_indices, packed_multiplicities
 from zoo import NAMES, cases
 
 

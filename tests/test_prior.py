@@ -14,11 +14,12 @@ from sklearn.mixture import GaussianMixture
 from sklearn.preprocessing import StandardScaler
 
 from momentmix import CollapseWarning, Mixture, MomentMixture
-from momentmix.choices import customary_order
 from momentmix.covariance import LogNormalPrior, customary_strength, on_floor, raised_to_floor
-from momentmix.em import Likelihood, Parameters
-from momentmix.frame import Frame
-from momentmix.rounding import rounding_variances
+from momentmix.data.frame import Frame
+from momentmix.data.parameters import Parameters
+from momentmix.data.rounding import rounding_variances
+from momentmix.likelihood.em import Likelihood
+from momentmix.matching.choices import customary_order
 
 FREE = ("full", "diag", "spherical")
 TYPES = (*FREE, "tied")
@@ -111,7 +112,7 @@ def test_the_end_of_em_is_stationary(kind):
         own = penalty(kind, array + change, 10.0, n=2) / len(X)
         return float(np.mean(mixture.log_prob(X))) - own
 
-    np.testing.assert_allclose(worth(0 * array), fit.worth, rtol=1e-10)
+    np.testing.assert_allclose(worth(0 * array), fit.log_posterior, rtol=1e-10)
     rng = np.random.default_rng(0)
     for _ in range(4):
         change = rng.normal(size=array.shape) * 1e-4
@@ -163,11 +164,11 @@ def test_em_never_lowers_the_penalised_likelihood(X, kind, strength, m, seed, we
     likelihood = Likelihood(frame.apply(X), weights, kind, floor, prior=prior)
     start = likelihood.from_responsibilities(rng.dirichlet(np.ones(m), len(X)))
     start = likelihood.step(start).after
-    worths = []
+    log_posteriors = []
     likelihood._least = 0.0  # a component that is moved elsewhere may cost something
     for steps in (*range(1, 9), 24, 25, 26, 27, 28):
-        worths.append(likelihood.fit(start, tol=0.0, max_iter=steps).worth)
-    assert np.all(np.diff(worths) >= -1e-9 * (1 + np.abs(worths[0])))
+        log_posteriors.append(likelihood.fit(start, tol=0.0, max_iter=steps).log_posterior)
+    assert np.all(np.diff(log_posteriors) >= -1e-9 * (1 + np.abs(log_posteriors[0])))
 
 
 @settings(max_examples=25, deadline=None)
@@ -190,7 +191,7 @@ def test_the_objective_moves_with_the_data(seed, kind):
         prior = None if kind == "tied" else LogNormalPrior(kind, n, 8.0)
         likelihood = Likelihood(frame.apply(X), None, kind, 1e-9, prior=prior)
         start = likelihood.from_responsibilities(R)
-        return likelihood.fit(start, tol=0.0, max_iter=6).worth - frame.log_volume
+        return likelihood.fit(start, tol=0.0, max_iter=6).log_posterior - frame.log_volume
 
     base = worth(X, R)
     moved = worth(X @ A + rng.normal(size=n) * 10, R) + np.linalg.slogdet(A)[1]
@@ -360,7 +361,7 @@ def test_orders_that_auto_takes():
 
 
 def test_parameters_as_one_vector_go_there_and_back():
-    from momentmix.em import _decoded, _encoded
+    from momentmix.likelihood.em import _decoded, _encoded
 
     likelihood = Likelihood(IRIS, None, "full", 1e-6)
     start = likelihood.from_responsibilities(np.eye(3)[load_iris().target])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import momentmix as mm
-from momentmix import dense
+from momentmix.tensors import dense
 
 settings.register_profile("momentmix", deadline=None, max_examples=40)
 settings.load_profile("momentmix")

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from momentmix.objective import DirectEquations
+from momentmix.matching.objective import DirectEquations
 from momentmix.solvers import gauss_newton, lbfgs
 
 

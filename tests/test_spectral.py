@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import oracles
-from momentmix.dense import pack, packed_indices
-from momentmix.spectral import decompose, flattening, halves, highest_rank, power
+from momentmix.decomposition.spectral import decompose, flattening, halves, highest_rank, power
+from momentmix.tensors.dense import pack, packed_indices
 
 
 def terms(n, d, r, seed):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from momentmix import KnownCovarianceMixture, Mixture, MomentMixture, MomentTensors, symmetric_cp
-from momentmix.accumulate import CheckpointError, Pass
+from momentmix.distributions.accumulate import CheckpointError, Pass
 
 ROWS = np.random.default_rng(0).normal(size=(50, 2))
 TENSORS = MomentTensors.from_samples(ROWS, 3)

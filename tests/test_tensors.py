@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import momentmix as mm
 import oracles
-from momentmix.tensors import MomentTensors
+from momentmix.distributions.moment_tensors import MomentTensors
 from test_contract import (
     ORDERS,
     POINTS,

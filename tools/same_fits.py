@@ -3,9 +3,10 @@
     python tools/same_fits.py record before.npz     # in the tree as it was
     python tools/same_fits.py compare before.npz    # in the tree as it is
 
-Some fifty fits, by the public names alone: covariance types, rows, weights, streams, moments, a Dask
-cluster, known noise, decompositions, selection. ``compare`` tells how far each is from the recorded
-one, relative to the size of its numbers, and ends with status 1 where one is further than 1e-10.
+Some sixty fits, by the public names alone: covariance types, rows, weights, streams, moments, a
+Dask cluster, known noise, decompositions, selection. ``compare`` tells how far each is from
+the recorded one, relative to the size of its numbers, and ends with status 1 where one is further
+than 1e-10.
 """
 
 from __future__ import annotations
@@ -22,10 +23,22 @@ from momentmix.selection import choose_components
 
 TOLERANCE = 1e-10
 TYPES = ("full", "tied", "diag", "spherical")
-FITTED = (
-    "weights_ means_ covariances_ precisions_cholesky_ n_iter_ n_passes_ converged_ objective_ "
-    "lower_bound_ lower_bounds_ log_posterior_ prior_strength_ collapsed_ history_"
-).split()
+FITTED = [
+    "weights_",
+    "means_",
+    "covariances_",
+    "precisions_cholesky_",
+    "n_iter_",
+    "n_passes_",
+    "converged_",
+    "objective_",
+    "lower_bound_",
+    "lower_bounds_",
+    "log_posterior_",
+    "prior_strength_",
+    "collapsed_",
+    "history_",
+]
 Results = dict[str, np.ndarray]
 CASES: dict[str, Callable[[], Any]] = {}
 
@@ -258,7 +271,7 @@ def _() -> Any:
 def numbers(found: Any) -> Results:
     """What a fit has found, as arrays by name."""
     if isinstance(found, mm.SymmetricCP):
-        names = "weights vectors objective n_iter n_passes converged history".split()
+        names = ["weights", "vectors", "objective", "n_iter", "n_passes", "converged", "history"]
         found = {name: getattr(found, name) for name in names}
     elif not isinstance(found, dict):
         found = {name: getattr(found, name) for name in FITTED}
@@ -308,7 +321,8 @@ def main() -> int:
         print(f"{size:.1e}  {name}")
     near = max((size for size in apart.values() if size <= TOLERANCE), default=0.0)
     print(
-        f"{len(CASES)} fits, {len(far)} of {len(apart)} results differ; the others by {near:.1e} at most"
+        f"{len(CASES)} fits, {len(far)} of {len(apart)} results differ; "
+        f"the others by {near:.1e} at most"
     )
     return int(bool(far))
 

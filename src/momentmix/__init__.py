@@ -1,16 +1,16 @@
 """Gaussian mixtures through their moments."""
 
-from momentmix._warnings import CollapseWarning
-from momentmix.atoms import Gradient
-from momentmix.decomposition import SymmetricCP, symmetric_cp
-from momentmix.dense import dense_moment
-from momentmix.estimator import MomentMixture
-from momentmix.known_covariance import KnownCovarianceMixture
-from momentmix.mixture import Mixture
-from momentmix.moments import contract, contract_grad, inner, inner_grad, squared_distance
-from momentmix.orders import augmented_weights
-from momentmix.samples import Samples, debiased_moment
-from momentmix.tensors import MomentTensors
+from momentmix.decomposition.symmetric_cp import SymmetricCP, symmetric_cp
+from momentmix.distributions.mixture import Mixture
+from momentmix.distributions.moment_tensors import MomentTensors
+from momentmix.distributions.samples import Samples, debiased_moment
+from momentmix.estimators.known_covariance import KnownCovarianceMixture
+from momentmix.estimators.moment_mixture import MomentMixture
+from momentmix.moments.atoms import Gradient
+from momentmix.moments.functions import contract, contract_grad, inner, inner_grad, squared_distance
+from momentmix.moments.orders import augmented_weights
+from momentmix.support.warnings import CollapseWarning
+from momentmix.tensors.dense import dense_moment
 
 __all__ = [
     "CollapseWarning",

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from momentmix._array import to_numpy
-from momentmix.mixture import Mixture
+from momentmix.distributions.mixture import Mixture
 from momentmix.summary import Match, matched, matrices, moment_match, names_of, variances
+from momentmix.support.array import to_numpy
 
 #: Colours that most eyes tell apart (Okabe and Ito), one a component, again from the first.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8A6D3B", "#5B5B5B")

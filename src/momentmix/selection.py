@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from momentmix._warnings import CollapseWarning
-from momentmix.choices import is_enough
 from momentmix.covariance import too_few
-from momentmix.estimator import MomentMixture
+from momentmix.estimators.moment_mixture import MomentMixture
+from momentmix.matching.choices import is_enough
+from momentmix.support.warnings import CollapseWarning
 
 
 class Choice(NamedTuple):
@@ -32,7 +32,7 @@ def choose_components(
     X: Any,
     most: int = 15,
     patience: int = 3,
-    heard: Callable[[Choice], None] = lambda choice: None,
+    callback: Callable[[Choice], None] = lambda choice: None,
     **settings: Any,
 ) -> tuple[Choice, list[Choice]]:
     """The number of components with the lowest BIC, and all that were looked at, from 1 on.
@@ -63,7 +63,7 @@ def choose_components(
             warnings.simplefilter("ignore", CollapseWarning)
             fit = MomentMixture(m, **settings).fit(X)
         found.append(Choice(m, fit.score(X) * len(X), fit.bic(X), len(fit.collapsed_), fit))
-        heard(found[-1])
+        callback(found[-1])
         best = best_choice(found)
         if m - best.n_components >= patience or fit.interrupted_:
             break

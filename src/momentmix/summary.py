@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from momentmix._array import to_numpy
-from momentmix.choices import parameter_count
 from momentmix.covariance import too_few
-from momentmix.data import AtomData, TensorData, data_of
-from momentmix.mixture import Mixture
-from momentmix.packed import multiplicities, order_slice, size_in_words, total_size
-from momentmix.samples import Samples
-from momentmix.tensors import MomentTensors
+from momentmix.data.sources import AtomData, TensorData, data_of
+from momentmix.distributions.mixture import Mixture
+from momentmix.distributions.moment_tensors import MomentTensors
+from momentmix.distributions.samples import Samples
+from momentmix.matching.choices import parameter_count
+from momentmix.support.array import to_numpy
+from momentmix.tensors.packed import multiplicities, order_slice, size_in_words, total_size
 
 #: Numbers that a comparison of moments may take, and products of numbers while it reads the rows.
 MOST_MOMENTS, MOST_WORK = 200_000, 10**10

@@ -28,7 +28,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from momentmix._files import naming
+from momentmix.files.writing import naming
 
 out, err = Console(), Console(stderr=True)
 

@@ -28,11 +28,11 @@ from momentmix.cli.reading import Columns, Rows, read_rows, split
 from momentmix.cli.show import described, show_mixture
 from momentmix.cli.writing import check_output
 from momentmix.covariance import COVARIANCE_TYPES
-from momentmix.estimator import MomentMixture
+from momentmix.distributions.moment_tensors import MomentTensors
+from momentmix.estimators.moment_mixture import MomentMixture
+from momentmix.estimators.settings import check_settings
 from momentmix.selection import Choice, choose_components
-from momentmix.settings import check_settings
 from momentmix.summary import FitSummary, counted
-from momentmix.tensors import MomentTensors
 
 
 def fit(
@@ -124,7 +124,7 @@ def of_rows(
     begin = time.perf_counter()
     with _noted() as notes:
         if number is None:
-            best, choices = choose_components(rows.X, heard=_heard, **settings)
+            best, choices = choose_components(rows.X, callback=_tell_choice, **settings)
             found = best.fit
         else:
             found = MomentMixture(number, verbose=int(err.is_terminal), **settings).fit(rows.X)
@@ -229,7 +229,7 @@ def _noted() -> Iterator[list[str]]:
             notes.append(text)
 
 
-def _heard(choice: Choice) -> None:
+def _tell_choice(choice: Choice) -> None:
     if err.is_terminal:
         say(f"{counted(choice.n_components, 'component')}: BIC {choice.bic:,.1f}", err)
 

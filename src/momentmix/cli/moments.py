@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from momentmix.accumulate import Pass
 from momentmix.cli.console import Debug, err, plain_errors, reading_bar, say
 from momentmix.cli.reading import Columns, split
 from momentmix.cli.writing import check_output
+from momentmix.distributions.accumulate import Pass
 
 
 def moments(

@@ -14,13 +14,13 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 import typer
 
-from momentmix._files import naming
-from momentmix.accumulate import same_columns
 from momentmix.cli.console import reading_bar
-from momentmix.mixture import Mixture
-from momentmix.samples import Samples
-from momentmix.tables import Table, ending_of, open_table
-from momentmix.tensors import MomentTensors
+from momentmix.distributions.accumulate import same_columns
+from momentmix.distributions.mixture import Mixture
+from momentmix.distributions.moment_tensors import MomentTensors
+from momentmix.distributions.samples import Samples
+from momentmix.files.tables import Table, ending_of, open_table
+from momentmix.files.writing import naming
 
 Files = Annotated[
     list[Path],

@@ -8,11 +8,11 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from momentmix._array import to_numpy
 from momentmix.cli.console import Debug, Json, note, out, plain_errors, show_json, show_table
 from momentmix.cli.reading import ModelFile
-from momentmix.mixture import Mixture
+from momentmix.distributions.mixture import Mixture
 from momentmix.summary import components, counted, names_of, number, remarks
+from momentmix.support.array import to_numpy
 
 _MOST_COLUMNS = 8
 

@@ -11,8 +11,8 @@ import typer
 from momentmix.cli.console import Debug, Json, aside, plain_errors, show_json, show_table, working
 from momentmix.cli.reading import Columns, Files, ModelFile, rows_for, split
 from momentmix.cli.writing import check_output, write_table
-from momentmix.fitted import posterior
-from momentmix.mixture import Mixture
+from momentmix.distributions.mixture import Mixture
+from momentmix.estimators.base import posterior
 from momentmix.summary import FitSummary, names_of
 
 Output = Annotated[

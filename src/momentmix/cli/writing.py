@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from momentmix._files import check_writable, naming, written_whole
 from momentmix.cli.console import STANDARD_OUTPUT, in_csv
+from momentmix.files.writing import check_writable, naming, written_whole
 
 ENDINGS = (".csv", ".npy", ".parquet", ".arrow")
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from momentmix._array import Array, array_device, index_array, namespace
+from momentmix.support.array import Array, array_device, index_array, namespace
 
 COVARIANCE_TYPES = ("full", "tied", "diag", "spherical")
 #: Types whose arrays hold variances; the zero of points holds none.

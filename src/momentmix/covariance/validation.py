@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from momentmix._array import Array, all_finite, as_float_array, namespace
 from momentmix.covariance.classes import COVARIANCE_TYPES, make_covariance
+from momentmix.support.array import Array, all_finite, as_float_array, namespace
 
 
 def component_covariance(kind: str, array: Any, m: int, n: int) -> Any:

@@ -15,7 +15,7 @@ from string import Template
 import numpy as np
 
 import momentmix
-from momentmix._files import written_whole
+from momentmix.files.writing import written_whole
 from momentmix.plotting import COLOURS, telling_features
 from momentmix.report.pictures import pictures
 from momentmix.selection import best_choice

@@ -1,0 +1,212 @@
+"""What a moment fit asks of its data, wherever they are: in memory, as moments, on a cluster.
+
+Each class here, and ``ClusterData`` in cluster.py, answers the same few questions: where the data
+lie (``frame``), what they are in those coordinates (``within``), what their moments are
+(``moments``), and what the inner products of those with the moments of atoms are (``inner_with``,
+which reads the rows ``passes`` times).
+A fit is a function of these answers alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from momentmix.covariance import Zero, projected_covariance, without_noise
+from momentmix.data.frame import Frame
+from momentmix.distributions.moment_tensors import MomentTensors
+from momentmix.moments.atoms import Atoms
+from momentmix.moments.bilinear import InnerProducts, bilinear
+from momentmix.support.array import to_numpy
+from momentmix.tensors.dense import packed_indices, unpack
+from momentmix.tensors.isserlis import atom_sums
+from momentmix.tensors.packed import linear_map, order_slice, plus_gaussian, total_size
+
+
+class Data(Protocol):
+    n: int
+    passes: int  # over the rows, for each evaluation of ``inner_with``
+
+    def frame(self, kind: str) -> Frame:
+        """Coordinates in which the data are centred and scaled."""
+
+    def within(self, frame: Frame) -> Data:
+        """The same data in the coordinates of a frame."""
+
+    def moments(self, order: int) -> np.ndarray:
+        """Packed moments of orders 0..order; (N,)."""
+
+    def inner_with(self, P: Atoms, weights: Sequence[float], gradient: bool) -> InnerProducts:
+        """Σ_k w_k ⟨M_i, M⟩ for each atom of P, and the gradient in P."""
+
+    def compressed(self, basis: np.ndarray, order: int) -> Data:
+        """What the data are along an orthonormal basis (n, r), to be asked up to an order."""
+
+
+class AtomData:
+    """Atoms in memory: samples, samples with noise taken out, mixtures."""
+
+    passes = 1
+
+    def __init__(self, atoms: Atoms) -> None:
+        self.atoms, self.n = atoms, int(atoms.means.shape[1])
+
+    @classmethod
+    def of_rows(cls, X: np.ndarray, weights: np.ndarray | None) -> AtomData:
+        return cls(Atoms(1 / len(X) if weights is None else weights, X, Zero(X.shape[1]), np))
+
+    def frame(self, kind: str) -> Frame:
+        if self.atoms.covariance.zero:
+            return Frame.of_samples(kind, self.atoms.means, self.weights)
+        return Frame.of_atoms(kind, self.atoms)
+
+    def within(self, frame: Frame) -> AtomData:
+        return AtomData(frame.apply_atoms(self.atoms))
+
+    def in_order(self, order: np.ndarray) -> AtomData:
+        """Rows without noise in another order."""
+        weights = None if self.weights is None else self.weights[order]
+        return AtomData.of_rows(self.atoms.means[order], weights)
+
+    @property
+    def weights(self) -> np.ndarray | None:
+        """Of the rows; None if all are alike."""
+        return None if isinstance(self.atoms.weights, float) else self.atoms.weights
+
+    def moments(self, order: int) -> np.ndarray:
+        return atom_sums(self.atoms, np.zeros(self.n), order)
+
+    def inner_with(self, P: Atoms, weights: Sequence[float], gradient: bool) -> InnerProducts:
+        return bilinear(P, self.atoms, weights, gradient)
+
+    def compressed(self, basis: np.ndarray, order: int) -> AtomData:
+        covariance = projected_covariance(self.atoms.covariance, basis)
+        return AtomData(Atoms(self.atoms.weights, self.atoms.means @ basis, covariance, np))
+
+    @property
+    def mass(self) -> float:
+        """The sum of the weights."""
+        w = self.atoms.weights
+        return len(self.atoms) * w if isinstance(w, float) else float(np.sum(w))
+
+    def debiased(self, noise: Any) -> AtomData:
+        covariance = without_noise(self.atoms.covariance, noise)
+        return AtomData(Atoms(self.atoms.weights, self.atoms.means, covariance, np))
+
+    def halved(self, rng: np.random.Generator) -> AtomData:
+        """One half of the atoms minus the other: what sampling noise alone would look like.
+
+        The difference of two halves, halved, errs as much as the whole does, about nothing.
+        """
+        column = np.asarray(self.atoms.column)[:, 0]
+        signs = np.where(rng.permutation(len(column)) % 2 == 0, 1.0, -1.0)
+        return AtomData(Atoms(signs * column, self.atoms.means, self.atoms.covariance, np))
+
+
+class TensorData:
+    """Moments alone; the rows they come from are not needed any more."""
+
+    passes = 0
+
+    def __init__(self, tensors: MomentTensors) -> None:
+        self.tensors, self.n = tensors, tensors.n_features
+
+    def frame(self, kind: str) -> Frame:
+        return Frame(kind, self.tensors.mean, self.tensors.covariance)
+
+    def within(self, frame: Frame) -> TensorData:
+        n, order = self.n, self.tensors.order
+        packed = _scaled(self.tensors.about(frame.centre), n, order, frame)
+        return TensorData(MomentTensors.from_sums(self.tensors.count, np.zeros(n), packed, order))
+
+    def moments(self, order: int) -> np.ndarray:
+        return self.tensors.about(np.zeros(self.n))[: total_size(self.n, order)]
+
+    def inner_with(self, P: Atoms, weights: Sequence[float], gradient: bool) -> InnerProducts:
+        return self.tensors.inner_with(P, weights, gradient)
+
+    def debiased(self, noise: Any) -> TensorData:
+        n, order = self.n, self.tensors.order
+        packed = plus_gaussian(self.moments(order), n, covariance=-noise.matrices()[0])
+        return TensorData(MomentTensors.from_sums(self.tensors.count, np.zeros(n), packed, order))
+
+    def compressed(self, basis: np.ndarray, order: int) -> TensorData:
+        packed, r = linear_map(self.moments(order), basis.T), basis.shape[1]
+        return TensorData(MomentTensors.from_sums(self.tensors.count, np.zeros(r), packed, order))
+
+
+class Rescaled:
+    """Points tested against data in another unit: the points are rescaled, the data not copied."""
+
+    def __init__(self, data: Data, unit: float) -> None:
+        self.data, self.unit, self.n, self.passes = data, unit, data.n, data.passes
+
+    def inner_with(self, P: Atoms, weights: Sequence[float], gradient: bool) -> InnerProducts:
+        points = Atoms(P.weights, P.means / self.unit, P.covariance, np)
+        form = self.data.inner_with(points, weights, gradient)
+        return (
+            InnerProducts(form.values, np.asarray(form.means) / self.unit, None)
+            if gradient
+            else form
+        )
+
+
+class Deflated:
+    """Data with the moments of some atoms taken out."""
+
+    def __init__(self, data: Data, atoms: Atoms) -> None:
+        self.data, self.atoms, self.n, self.passes = data, atoms, data.n, data.passes
+
+    def inner_with(self, P: Atoms, weights: Sequence[float], gradient: bool) -> InnerProducts:
+        form = self.data.inner_with(P, weights, gradient)
+        out = bilinear(P, self.atoms, weights, gradient)
+        if not gradient:
+            return InnerProducts(form.values - out.values, None, None)
+        return InnerProducts(form.values - out.values, np.asarray(form.means) - out.means, None)
+
+
+def data_of(P: Any) -> AtomData | TensorData:
+    """The moments of a Mixture, of Samples or of MomentTensors as data of a fit, in NumPy."""
+    if isinstance(P, MomentTensors):
+        return TensorData(P)
+    if not hasattr(P, "atoms"):
+        raise TypeError(
+            f"P must be a Mixture, Samples or MomentTensors, got {type(P).__name__}; wrap an array "
+            "of rows as Samples(X)"
+        )
+    atoms = P.atoms
+    covariance = atoms.covariance
+    if not covariance.zero:
+        array = to_numpy(covariance.array).astype(np.float64, copy=False)
+        covariance = type(covariance)(array, covariance.n_features)
+    weights = atoms.weights
+    if not isinstance(weights, float):
+        weights = to_numpy(weights).astype(np.float64, copy=False)
+    means = to_numpy(atoms.means).astype(np.float64, copy=False)
+    return AtomData(Atoms(weights, means, covariance, np))
+
+
+def mean_and_covariance(data: Data) -> tuple[np.ndarray, np.ndarray]:
+    """Of the data, from their first two moments; (n,) and (n, n)."""
+    moments, n = data.moments(2), data.n
+    mean = moments[1 : n + 1]
+    return mean, unpack(moments[order_slice(n, 2)], n, 2) - np.outer(mean, mean)
+
+
+def as_tensors(data: Data, order: int) -> TensorData:
+    """The moments of data up to an order, from one pass, in place of the data."""
+    if isinstance(data, TensorData):
+        return data
+    packed = data.moments(order)
+    return TensorData(MomentTensors.from_sums(1, np.zeros(data.n), packed, order))
+
+
+def _scaled(packed: np.ndarray, n: int, order: int, frame: Frame) -> np.ndarray:
+    """Moments about the frame's centre in its units."""
+    if not frame.diagonal:
+        return linear_map(packed, frame.inverse.T)
+    factors = np.broadcast_to(frame.inverse, n)
+    scale = [np.prod(factors[packed_indices(n, k)], axis=1) for k in range(order + 1)]
+    return packed * np.concatenate(scale)

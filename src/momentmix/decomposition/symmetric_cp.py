@@ -1,0 +1,233 @@
+"""Symmetric CP decomposition of any moment: moment matching with zero covariances.
+
+The moments of a mixture of points are Σ_j λ_j a_j^{⊗d}, so the best such sum for a moment tensor is
+what ``matching.py`` finds for components of the type "zero" (§5 of Pereira–Kileel–Kolda). It is
+looked for in the few dimensions that the moments span, and finished in all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from numbers import Integral, Real
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from momentmix.covariance import Zero
+from momentmix.data.sources import AtomData, TensorData, data_of
+from momentmix.decomposition.subspace import estimated_rank
+from momentmix.decomposition.terms import TermSearch
+from momentmix.estimators.settings import generator, number, one_of
+from momentmix.matching.choices import check_rank
+from momentmix.matching.matching import Fit
+from momentmix.moments.atoms import Atoms, Gradient
+from momentmix.moments.bilinear import AtomDistribution
+from momentmix.moments.orders import is_single, order_weights, whole_order
+from momentmix.support.warnings import warn_user
+
+INITS = ("auto", "random", "spectral")
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class SymmetricCP(AtomDistribution):
+    """Σ_j λ_j a_j^{⊗d}: a distribution of points, which every function of the package takes.
+
+    ``weights`` (rank,) and ``vectors`` (rank, n), the largest weight first. Of one order alone only
+    λ_j a_j^{⊗d} is determined, and the vectors have length 1. ``objective`` is the cost
+    Σ_k w_k ‖Σ_j λ_j a_j^{⊗k} - T_k‖², and ``objective_is_whole`` tells whether it has its constant
+    ‖T‖² or lacks it, because that would take p² inner products.
+    """
+
+    weights: np.ndarray
+    vectors: np.ndarray
+    objective: float
+    objective_is_whole: bool
+    n_iter: int
+    n_passes: int
+    converged: bool
+    interrupted: bool = False
+    history: list[float] = field(default_factory=list)
+
+    @property
+    def rank(self) -> int:
+        return len(self.weights)
+
+    @property
+    def n_features(self) -> int:
+        return int(self.vectors.shape[1])
+
+    @property
+    def atoms(self) -> Atoms:
+        return Atoms(self.weights, self.vectors, Zero(self.n_features), np)
+
+    def as_gradient(self, weights: Any, means: Any, covariances: Any) -> Gradient:
+        return Gradient(weights, means, None)
+
+    def __repr__(self) -> str:
+        state = "converged" if self.converged else "not converged"
+        return f"SymmetricCP(rank {self.rank}, {self.n_features} features, {state})"
+
+
+def symmetric_cp(
+    P: Any,
+    rank: int | str,
+    order: Any,
+    *,
+    weights: Sequence[float] | None = None,
+    n_init: int | str = "auto",
+    init: str = "auto",
+    solver: str = "auto",
+    nonnegative: bool = True,
+    max_iter: int = 500,
+    tol: float = 1e-10,
+    random_state: Any = None,
+    verbose: int = 0,
+) -> SymmetricCP:
+    """The best Σ_j λ_j a_j^{⊗d} for the moments of a distribution, none of which is formed.
+
+    Parameters
+    ----------
+    P : Samples, MomentTensors or Mixture
+        Samples with ``noise_covariance`` have that noise taken out of their moments.
+    rank : int or "auto"
+        The number of terms. "auto" counts those that stand out from sampling noise.
+    order : int
+        d, at least 3 for the terms to be unique; or weights over the orders 0..d.
+    weights : sequence of order + 1 floats, optional
+        Weights over the orders 0..d: the terms then fit several orders at once, which fixes the
+        scale of each λ_j and a_j. By default order d alone. Lower orders say little where the
+        data lie far from the origin for their spread: centre them, or use KnownCovarianceMixture.
+    n_init : int or "auto"
+        Starts. "auto" stops when several agree.
+    init : {"auto", "random", "spectral"}
+        "random" starts at random combinations of the data, "spectral" at a subspace power
+        decomposition; "auto" takes the second first, where it serves, then the first.
+    solver : {"auto", "gauss-newton", "lbfgs"}
+    nonnegative : bool
+        Whether all λ_j must be at least 0, as those of a mixture are. It makes no difference to
+        an odd order alone.
+    max_iter, tol : int, float
+        Limit on iterations, and the relative gain in cost that ends them.
+    random_state : int, RandomState or None
+    verbose : int
+        1 shows a progress bar.
+
+    Notes
+    -----
+    An evaluation of the cost reads p samples once, O(p n r); with MomentTensors it takes the same
+    time whatever p. Memory is that of a few blocks of rows. Thm. 5.2 of Pereira–Kileel–Kolda.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from momentmix import Samples, symmetric_cp
+    >>> rng = np.random.default_rng(0)
+    >>> signals = np.array([[2.0, 0.0, 1.0], [0.0, 1.0, -1.0]])
+    >>> X = signals[rng.integers(2, size=50_000)] + rng.normal(size=(50_000, 3))
+    >>> cp = symmetric_cp(Samples(X, noise_covariance=1.0), 2, 3, random_state=0)
+    >>> truth = signals / np.linalg.norm(signals, axis=1)[:, None]
+    >>> bool(np.min(np.max(cp.vectors @ truth.T, axis=0)) > 0.99)
+    True
+    """
+    data = data_of(P)
+    w = _weights_over_orders(order, weights)
+    _check_settings(data, w, init=init, solver=solver, n_init=n_init, max_iter=max_iter, tol=tol)
+    rng, single = generator(random_state), is_single(w)
+    if isinstance(rank, str):
+        if rank != "auto":
+            raise ValueError(f"rank must be a whole number or 'auto', got {rank!r}")
+        rank = estimated_rank(data, w, rng)
+        if rank == 0:
+            raise ValueError(
+                "no term stands out from the sampling noise, so there is no rank to estimate; "
+                "give rank as a number, or more samples"
+            )
+    rank = check_rank(rank, data.n, len(w) - 1, single)
+    if isinstance(data, AtomData) and data.atoms.covariance.zero and len(data.atoms) < rank:
+        raise ValueError(
+            f"the moments of {len(data.atoms)} sample(s) have at most {len(data.atoms)} term(s), "
+            f"not rank={rank}; give more samples or a lower rank"
+        )
+    form = "post-processing" if nonnegative or (single and len(w) % 2 == 0) else "free"
+    search = TermSearch(
+        data, rank, w, form=form, solver=solver, max_iter=max_iter, tol=tol, mixture=False
+    )
+    return _solution(search, search.solve(init, n_init, rng, verbose))
+
+
+def _solution(search: TermSearch, fit: Fit) -> SymmetricCP:
+    weights, vectors, d = fit.parameters.weights, fit.parameters.means, search.d
+    if search.single:
+        lengths = np.linalg.norm(vectors, axis=1)
+        weights = weights * lengths**d
+        vectors = vectors / np.maximum(lengths, 1e-300)[:, None]
+        if d % 2 == 0:  # a and -a are one; the odd moment below knows which the data have
+            points = Atoms(1.0, vectors, Zero(search.data.n), np)
+            below = search.data.inner_with(points, [0.0] * (d - 1) + [1.0], gradient=False)
+            vectors = np.where(np.asarray(below.values) < 0, -1.0, 1.0)[:, None] * vectors
+    message = f"the decomposition did not converge in max_iter={search.max_iter} iterations"
+    if fit.interrupted:
+        message = "the decomposition was interrupted; this is the best so far"
+    if fit.interrupted or not fit.converged:
+        warn_user(message)
+    elif search.single and _nearly_cancel(weights, vectors):
+        warn_user(
+            "two terms nearly cancel each other: there may be no best decomposition of this rank, "
+            "as happens where noise was not taken out or the rank is not that of the signal"
+        )
+    order = np.argsort(-np.abs(weights), kind="stable")
+    return SymmetricCP(
+        weights[order],
+        vectors[order],
+        fit.objective,
+        search.whole,
+        fit.n_iter,
+        fit.n_passes,
+        fit.converged,
+        fit.interrupted,
+        fit.history,
+    )
+
+
+def _nearly_cancel(weights: np.ndarray, vectors: np.ndarray) -> bool:
+    """Whether two terms are nearly of one direction and much larger than their sum."""
+    cosines = np.tril(vectors @ vectors.T, -1)
+    i, j = np.unravel_index(np.argmax(np.abs(cosines)), cosines.shape)
+    both = weights[i] + np.sign(cosines[i, j]) * weights[j]
+    return bool(abs(cosines[i, j]) > 0.98 and min(abs(weights[i]), abs(weights[j])) > 2 * abs(both))
+
+
+def _weights_over_orders(order: Any, weights: Sequence[float] | None) -> list[float]:
+    if weights is None:
+        w = order_weights(order)
+    else:
+        w = order_weights(weights)
+        if len(w) != whole_order(order) + 1:
+            raise ValueError(
+                f"weights must be {order} + 1 numbers, one for each order 0..{order}; got "
+                f"{list(weights)!r}"
+            )
+    if min(w) < 0 or w[-1] == 0:
+        raise ValueError(f"weights must not be negative, nor 0 for the highest order; got {w}")
+    if len(w) < 4:
+        raise ValueError(
+            f"order must be at least 3, got {len(w) - 1}: a matrix has many decompositions "
+            "(rotations of its factors), a tensor of order 3 or more one"
+        )
+    return w
+
+
+def _check_settings(data: AtomData | TensorData, w: list[float], **given: Any) -> None:
+    s = SimpleNamespace(**given)
+    one_of(s, "init", INITS)
+    one_of(s, "solver", ("auto", "gauss-newton", "lbfgs"))
+    number(s, "n_init", Integral, 1, ("auto",))
+    number(s, "max_iter", Integral, 1)
+    number(s, "tol", Real, 0)
+    if isinstance(data, TensorData) and data.tensors.order < len(w) - 1:
+        raise ValueError(
+            f"these moments were kept up to order {data.tensors.order}, not {len(w) - 1}; "
+            f"accumulate with order={len(w) - 1}"
+        )

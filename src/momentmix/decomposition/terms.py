@@ -1,0 +1,320 @@
+"""Matching moments by terms λ a^{⊗d}, components without covariance, of any sign and sum.
+
+What is special about them: weights for given vectors are a linear problem, and two terms can come
+to stand for one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from scipy.optimize import nnls
+
+from momentmix.covariance import Zero
+from momentmix.data.frame import Frame
+from momentmix.data.parameters import Parameters
+from momentmix.data.sources import AtomData, Data, Deflated, Rescaled, as_tensors
+from momentmix.decomposition.spectral import decompose, halves, highest_rank
+from momentmix.decomposition.subspace import ROUNDS, augmented, leading_subspace, second_moment
+from momentmix.matching.choices import is_explicit, tensors_pay
+from momentmix.matching.matching import Fit, Model, MomentMatching, match_moments
+from momentmix.matching.starts import normal_points
+from momentmix.moments.atoms import Atoms
+from momentmix.moments.orders import is_single
+from momentmix.solvers import Solution
+from momentmix.support.progress import Progress
+from momentmix.tensors.dense import packed_size
+
+#: Cosine from which two terms share a direction, iterations after which that is looked for, and
+#: random starts for the one that must move.
+SHARED, LOOK, TRIES = 0.9, 40, 6
+#: Work of a spectral start (rank times that of a singular value decomposition) up to which it pays.
+SPECTRAL_WORK = 1e11
+
+
+def start_at(vectors: np.ndarray, data: Any, model: Model) -> Parameters:
+    """Weights for vectors by linear least squares, none of them so small as to be lost."""
+    w, d = model.weights, model.order
+    single = is_single(w)
+    if single:
+        vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-300)
+    form = data.inner_with(Atoms(1.0, vectors, Zero(model.n), np), w, False)
+    b = np.asarray(form.values)
+    if single and d % 2:
+        vectors, b = np.where(b < 0, -1.0, 1.0)[:, None] * vectors, np.abs(b)
+    products = vectors @ vectors.T
+    G = sum(x * products**k for k, x in enumerate(w))
+    G = G + 1e-8 * np.trace(G) * np.eye(len(G))
+    if model.augmentation == "free":
+        weights = np.linalg.solve(G, b)
+        least = 0.1 * np.mean(np.abs(weights))
+        weights = np.where(np.abs(weights) < least, least, weights)
+    else:
+        L = np.linalg.cholesky(G)
+        weights = nnls(L.T, np.linalg.solve(L, b))[0]
+        weights = np.maximum(weights, 0.1 * np.mean(weights) + 1e-6)
+    if model.mixture:
+        weights = weights / np.sum(weights)
+    return Parameters(weights, vectors, np.empty((len(weights), 0)))
+
+
+Found = tuple[Parameters, Solution]
+
+
+def _after(before: Found, found: Found) -> Found:
+    """A solution that another led to, with the iterations of both."""
+    parameters, last = found
+    first = before[1]
+    last.n_iter, last.n_passes = first.n_iter + last.n_iter, first.n_passes + last.n_passes
+    last.history = first.history + last.history
+    return parameters, last
+
+
+class TermMatching(MomentMatching):
+    """Moment matching by points, which leaves the swamp where two terms came to share one.
+
+    Two terms of one direction, or of opposite ones that nearly cancel, are where decompositions
+    get stuck. One term then takes the place of both, and the other goes to what is left.
+    """
+
+    agreeing = 3  # terms that no move improves are seldom wrong
+
+    def __init__(self, model: Model, data: Data, rng: np.random.Generator) -> None:
+        super().__init__(model, data)
+        self.rng = rng
+
+    def solve(
+        self,
+        start: Parameters,
+        *,
+        strict: bool,
+        callback: Callable | None = None,
+        tol: float | None = None,
+        max_iter: int | None = None,
+    ) -> Found:
+        """From a start to the end, with a look after a while whether two terms share one.
+
+        ``carried``: the best was carried on to the limit already; ``failed``: the last move did
+        not gain, so that the best is carried on before another is tried.
+        """
+        limit = self.model.max_iter if max_iter is None else max_iter
+
+        def run(start: Parameters, most: int) -> Found:
+            return super(TermMatching, self).solve(
+                start, strict=strict, callback=callback, tol=tol, max_iter=most
+            )
+
+        best, moves, failed, carried = run(start, min(limit, LOOK)), 0, False, False
+        while not best[1].interrupted:
+            done = moves == self.model.m or abs(best[1].value) <= 1e5 * self.zero
+            pair = None if done else self._shared(best[0])
+            if pair is None or failed:
+                if carried or best[1].converged or best[1].n_iter >= limit:
+                    break
+                best = _after(best, run(best[0], limit - best[1].n_iter))
+                carried, failed = True, False
+                continue
+            moves += 1
+            trial = _after(best, run(self._apart(best[0], *pair), LOOK))
+            if trial[1].value < best[1].value - 1e-3 * abs(best[1].value):
+                best, carried = trial, False
+            else:
+                failed = True
+        return best
+
+    def _shared(self, parameters: Parameters) -> tuple[int, int] | None:
+        """The two terms of the most similar direction, if it is nearly one."""
+        vectors = parameters.means
+        if not is_single(self.model.weights):  # points, alike where they are near for their spread
+            vectors = vectors - vectors.mean(axis=0)
+            spread = np.sqrt(np.mean(np.sum(vectors**2, axis=1))) + 1e-300
+            vectors = np.column_stack([vectors / spread, np.ones(len(vectors))])
+        unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-300)
+        cosines = np.abs(np.tril(unit @ unit.T, -1))
+        i, j = np.unravel_index(np.argmax(cosines), cosines.shape)
+        return (int(i), int(j)) if cosines[i, j] > SHARED else None
+
+    def _apart(self, parameters: Parameters, i: int, j: int) -> Parameters:
+        weights, means, _ = parameters
+        keep = np.setdiff1d(np.arange(self.model.m), [i, j])
+        middle = weights[i] * means[i] + weights[j] * means[j]
+        for points in (np.array([means[i], means[j], middle]), None):
+            others = Atoms(weights[keep], means[keep], Zero(self.model.n), np)
+            term = self._one_term(others, points)
+            weights = np.append(weights[keep], term.weights)
+            means = np.vstack([means[keep], term.means])
+            keep = np.arange(len(weights))
+        if self.model.mixture:
+            weights = weights / weights.sum()
+        return Parameters(weights, means, np.empty((len(weights), 0)))
+
+    def _one_term(self, others: Atoms, points: np.ndarray | None) -> Parameters:
+        """The best term for what the others leave, from given points or from random ones."""
+        data: Any = Deflated(self.data, others) if len(others) else self.data
+        form = "free" if self.model.augmentation == "free" else "post-processing"
+        one = replace(
+            self.model, m=1, explicit=False, max_iter=50, tol=1e-6, augmentation=form, mixture=False
+        )
+        matching = MomentMatching(one, data)
+        if points is None:
+            points = normal_points(self.data, self.rng)[:TRIES]
+        starts = [start_at(point[None], data, one) for point in points]
+        found = [matching.solve(start, strict=False) for start in starts]
+        return min(found, key=lambda pair: pair[1].value)[0]
+
+
+class TermSearch:
+    """Terms for the moments of some data: where they are looked for, from where, in which unit.
+
+    ``weights`` are those of the orders 0..d, ``form`` is that of the weights of the terms
+    (``Parametrisation``), whose sum is 1 if they make a ``mixture``. Where the data have many
+    dimensions, terms are found in the few that the moments span, and finished in all of them.
+    """
+
+    def __init__(
+        self,
+        data: Data,
+        rank: int,
+        weights: Sequence[float],
+        *,
+        form: str,
+        solver: str,
+        max_iter: int,
+        tol: float,
+        mixture: bool,
+    ) -> None:
+        self.data, self.rank, self.weights, self.d = data, rank, list(weights), len(weights) - 1
+        self.single = is_single(self.weights)
+        self.form, self.solver, self.mixture = form, solver, mixture
+        self.max_iter, self.tol = max_iter, tol
+        self.whole = False  # whether the cost has its constant
+
+    def solve(
+        self,
+        init: str,
+        n_init: int | str,
+        rng: np.random.Generator,
+        verbose: int,
+        given: Parameters | None = None,
+    ) -> Fit:
+        """The best of several starts, or what a ``given`` one leads to, in the data's own unit."""
+        n, d = self.data.n, self.d
+        if init == "spectral":
+            self._check_spectral(min(self.rank, n))
+        basis, passes = np.eye(n), 1  # for the unit
+        if given is None and self.rank < n:
+            basis = leading_subspace(self.data, self.weights, self.rank, rng)
+            passes += ROUNDS + 1  # and for the data in the subspace
+        square = second_moment(self.data, basis)
+        if square == 0:
+            raise ValueError("the second moment of the data is zero, so there is nothing to find")
+        # Too much noise taken out makes it negative, but of the right size.
+        unit = float(np.sqrt(abs(square) / self.rank))
+        # In units of the data all orders are alike; what is common to all is left out.
+        scaled = [w * unit ** (2 * (k - d)) if w else 0.0 for k, w in enumerate(self.weights)]
+        few = basis.shape[1] < n
+        small = self._scaled(self.data.compressed(basis, d) if few else self.data, unit)
+        explicit = is_explicit("zero", self.rank, small.n, d)
+        matching = TermMatching(self._model(small.n, scaled, explicit), small, rng)
+        if given is not None:
+            starts = [given._replace(means=given.means / unit)]
+        else:
+            starts = self._starts(matching, init, self._count(n_init, explicit), rng)
+        with Progress(verbose, len(starts)) as progress:
+            fit = match_moments(matching, starts, progress.iteration)
+        fit.parameters = fit.parameters._replace(means=fit.parameters.means @ basis.T)
+        if few and not fit.interrupted:
+            fit = self._finished(fit, unit, scaled)
+        self.whole = is_explicit("zero", self.rank, n, d)
+        fit.n_passes += passes * self.data.passes
+        return self._in_units(fit, unit)
+
+    def _scaled(self, data: Data, unit: float) -> Data:
+        """Data in a unit, as moments where those are cheaper."""
+        rows = len(data.atoms) if isinstance(data, AtomData) else 0
+        if rows > 1000 and tensors_pay(rows, "zero", self.rank, data.n, self.d):
+            data = as_tensors(data, self.d)
+        return data.within(Frame("zero", np.zeros(data.n), unit**2 * np.eye(data.n)))
+
+    def _model(self, n: int, weights: list[float], explicit: bool) -> Model:
+        return Model(
+            kind="zero",
+            m=self.rank,
+            n=n,
+            order=self.d,
+            weights=weights,
+            augmentation=self.form,
+            weighting="orders",
+            solver=self.solver,
+            floor=0.0,
+            max_iter=self.max_iter,
+            tol=self.tol,
+            explicit=explicit,
+            mixture=self.mixture,
+        )
+
+    def _count(self, n_init: int | str, explicit: bool) -> int:
+        if not isinstance(n_init, str):
+            return int(n_init)
+        if self.solver == "lbfgs":
+            return 8 if explicit else 4  # a start takes hundreds of iterations
+        return 30 if explicit else 4
+
+    def _finished(self, first: Fit, unit: float, weights: list[float]) -> Fit:
+        """Least squares in all dimensions, from the solution in a few."""
+        n = self.data.n
+        explicit = is_explicit("zero", self.rank, n, self.d)
+        data: Any = self._scaled(self.data, unit) if explicit else Rescaled(self.data, unit)
+        matching = MomentMatching(self._model(n, weights, explicit), data)
+        fit = match_moments(matching, [first.parameters])
+        fit.n_iter += first.n_iter
+        fit.n_passes += first.n_passes
+        return fit
+
+    def _in_units(self, fit: Fit, unit: float) -> Fit:
+        scale = unit ** (2 * self.d)
+        fit.parameters = fit.parameters._replace(means=fit.parameters.means * unit)
+        fit.objective *= scale
+        fit.history = [value * scale for value in fit.history]
+        return fit
+
+    def _starts(
+        self, matching: TermMatching, init: str, count: int, rng: np.random.Generator
+    ) -> list[Parameters]:
+        small, model = matching.data, matching.model
+        if init == "spectral":
+            return [self._spectral(matching, rng) for _ in range(min(count, 4))]
+        starts = []
+        if init == "auto" and self._spectral_pays(small.n):
+            starts = [self._spectral(matching, rng)]
+        points = normal_points(small, rng)
+        for _ in range(count - len(starts)):
+            chosen = rng.choice(len(points), self.rank, replace=len(points) < self.rank)
+            starts.append(start_at(points[chosen], small, model))
+        return starts
+
+    def _check_spectral(self, n: int) -> None:
+        most = highest_rank(n + (not self.single), self.d)
+        if self.rank > most:
+            raise ValueError(
+                f"init='spectral' serves up to {most} terms of order {self.d} in {n} dimensions, "
+                f"not {self.rank}; use init='random'"
+            )
+
+    def _spectral_pays(self, n: int) -> bool:
+        dimensions = n + (not self.single)
+        rows, columns = (packed_size(dimensions, k) for k in halves(self.d))
+        work = self.rank * rows * columns * min(rows, columns)
+        return self.rank <= highest_rank(dimensions, self.d) and work < SPECTRAL_WORK
+
+    def _spectral(self, matching: TermMatching, rng: np.random.Generator) -> Parameters:
+        small = matching.data
+        T = augmented(small.moments(self.d), small.n, self.weights)
+        vectors = decompose(T, small.n + (not self.single), self.d, self.rank, rng)
+        if not self.single:  # (t, a) stands for the point a / t
+            first = vectors[:, :1]
+            vectors = vectors[:, 1:] / np.where(np.abs(first) < 0.05, 0.05, first)
+        return start_at(vectors, small, matching.model)

@@ -1,0 +1,1 @@
+"""The distributions a user makes: mixtures, samples, and the moments of a stream."""

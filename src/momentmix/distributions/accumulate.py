@@ -1,0 +1,196 @@
+"""Moments of files, with checkpoints: killed at any moment, a run goes on where it was.
+
+A checkpoint holds the moments of the rows so far together with the place of the next row, in one
+file that is replaced as a whole. Whatever moment a run ends at, every row is counted once. It also
+holds the moments of the whole files before, to go back to if the file at hand has to be mended.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from momentmix.distributions.moment_tensors import STATE, MomentTensors
+from momentmix.files.arrays import checksum, read_arrays, write_arrays
+from momentmix.files.tables import BEGINNING, Piece, Place, Table, TableError, open_table
+from momentmix.files.writing import check_writable, written_whole
+
+#: Seconds between checkpoints.
+CHECKPOINT_SECONDS = 2.0
+_MEMBERS = ("note", "checksum", *STATE, *(f"before_{name}" for name in STATE))
+
+
+class Counted(NamedTuple):
+    """The moments of all rows before a place in one of the files."""
+
+    moments: MomentTensors
+    file: int
+    place: Place
+
+
+class CheckpointError(ValueError):
+    """A checkpoint that is damaged, or of another run."""
+
+
+def checkpoint_path(output: str | PathLike[str]) -> Path:
+    output = Path(output)
+    return output.with_name(output.name + ".checkpoint")
+
+
+class Pass:
+    """One pass over files into ``output``; make it again after a crash, and it goes on.
+
+    Parameters
+    ----------
+    paths : files in the order in which they are read
+    order : highest order of the moments
+    output : where the moments go; the checkpoint lies beside it until then
+    columns : names of the columns to read; all by default
+    missing : "error" or "pairwise"
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[str | PathLike[str]],
+        order: int,
+        output: str | PathLike[str],
+        *,
+        columns: Sequence[str] | None = None,
+        missing: str = "error",
+    ) -> None:
+        self.tables = [open_table(path, columns) for path in paths]
+        same_columns(self.tables)
+        first = self.tables[0]
+        self.output, self.checkpoint = Path(output), checkpoint_path(output)
+        empty = MomentTensors(first.width, order, missing=missing, feature_names=first.columns)
+        self.counted = self._begun = Counted(empty, 0, BEGINNING)
+        check_writable(self.output)
+        check_writable(self.checkpoint)
+        self._changed = [table.path.stat().st_mtime_ns for table in self.tables]
+        self.resumed = self.checkpoint.exists()
+        if self.resumed:
+            self._resume()
+
+    @property
+    def moments(self) -> MomentTensors:
+        return self.counted.moments
+
+    def run(
+        self, callback: Callable[[int, float], None] = lambda rows, share: None
+    ) -> MomentTensors:
+        """Read on to the end, and save; ``callback`` gets the rows, and the share of the bytes."""
+        sizes = np.array([table.size for table in self.tables], dtype=float)
+        saved = time.monotonic()
+        try:
+            for i in range(self.counted.file, len(self.tables)):
+                table = self.tables[i]
+                place = self.counted.place if i == self.counted.file else BEGINNING
+                if place == BEGINNING:
+                    self._begun = Counted(self.moments, i, BEGINNING)
+                for piece in table.pieces(place):
+                    moments = self._with(piece, table)
+                    # One assignment, so that Ctrl-C finds rows and place in step.
+                    self.counted = Counted(moments, i, piece.next)
+                    done = sizes[:i].sum() + piece.share * sizes[i]
+                    callback(moments.count, float(done / max(sizes.sum(), 1)))
+                    if time.monotonic() - saved > CHECKPOINT_SECONDS:
+                        self._save()
+                        saved = time.monotonic()
+        except TableError:
+            # The file has to change, and then its rows are other rows: keep the files before it.
+            self._keep_whole_files()
+            raise
+        except BaseException:  # Ctrl-C loses nothing
+            self._save()
+            raise
+        if self.moments.count == 0:
+            raise TableError(f"{self.tables[0].label}: no rows")
+        self.moments.save(self.output)
+        self.checkpoint.unlink(missing_ok=True)
+        return self.moments
+
+    def _with(self, piece: Piece, table: Table) -> MomentTensors:
+        table.refuse_gaps(piece, self.moments.missing == "pairwise")
+        try:
+            return self.moments.copy().update(piece.rows)
+        except ValueError as error:
+            rows = f"rows {piece.first.rows} to {piece.next.rows - 1}"
+            raise TableError(f"{table.path}, {rows}: {error}") from error
+
+    def _keep_whole_files(self) -> None:
+        if self._begun.moments.count == 0:
+            self.checkpoint.unlink(missing_ok=True)
+        else:
+            self.counted = self._begun
+            self._save()
+
+    def _settings(self) -> dict[str, Any]:
+        return {
+            "files": [str(t.path.resolve()) for t in self.tables],
+            "columns": self.tables[0].columns,
+            "order": self.moments.order,
+            "missing": self.moments.missing,
+        }
+
+    def _save(self) -> None:
+        moments, file, place = self.counted
+        states = [[t.size, changed] for t, changed in zip(self.tables, self._changed, strict=True)]
+        where = {"file": file, "place": list(place), "states": states}
+        note = json.dumps({**self._settings(), **where})
+        before = {f"before_{name}": x for name, x in self._begun.moments.state().items()}
+        arrays = {"note": np.array(note), **moments.state(), **before}
+        arrays["checksum"] = np.array(checksum(arrays))
+        with written_whole(self.checkpoint) as target:
+            write_arrays(target, arrays)
+
+    def _resume(self) -> None:
+        again = f"delete {self.checkpoint} to start over"
+        try:
+            state = read_arrays(self.checkpoint, _MEMBERS)
+            if "checksum" not in state or str(state.pop("checksum")) != checksum(state):
+                raise ValueError("its checksum is not that of its contents")
+            note = json.loads(str(state.pop("note")))
+            before = {k[7:]: state.pop(k) for k in list(state) if k.startswith("before_")}
+            moments, begun = MomentTensors.from_state(state), MomentTensors.from_state(before)
+            place, at, states = Place(*note["place"]), note["file"], list(note["states"])
+            if not all(type(number) is int and number >= 0 for number in (at, *place)):
+                raise ValueError("the place it has come to is none")
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise CheckpointError(
+                f"the checkpoint {self.checkpoint} is damaged ({error}); {again}"
+            ) from error
+        for name, value in self._settings().items():
+            if note.get(name) != value:
+                raise CheckpointError(
+                    f"the checkpoint {self.checkpoint} is of another run: its {name} differ(s) "
+                    f"from what was asked for now; {again}"
+                )
+        read = at + (place != BEGINNING)  # files of which rows have been counted
+        for table, changed, state in zip(self.tables[:read], self._changed, states, strict=False):
+            if [table.size, changed] != state:
+                raise CheckpointError(
+                    f"{table.path} has changed since its rows were counted in the checkpoint "
+                    f"{self.checkpoint}; {again}"
+                )
+        self.counted, self._begun = Counted(moments, at, place), Counted(begun, at, BEGINNING)
+
+
+def same_columns(tables: list[Table]) -> None:
+    """Refuse tables whose columns differ, in name or order."""
+    first = tables[0]
+    for table in tables[1:]:
+        if (table.width, table.columns) != (first.width, first.columns):
+            raise TableError(
+                f"{table.label} has columns {_shown(table)}, but {first.label} has "
+                f"{_shown(first)}; choose common ones with --columns"
+            )
+
+
+def _shown(table: Table) -> str:
+    return ", ".join(table.columns) if table.columns else f"without names ({table.width})"

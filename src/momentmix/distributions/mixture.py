@@ -1,0 +1,337 @@
+"""Mixture: a Gaussian mixture model, immutable."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from os import PathLike
+from typing import Any
+
+import numpy as np
+
+from momentmix.covariance import component_covariance
+from momentmix.distributions.samples import check_weights
+from momentmix.files.models import read_model, write_model
+from momentmix.moments.atoms import Atoms, Gradient
+from momentmix.moments.bilinear import AtomDistribution
+from momentmix.support.array import (
+    Array,
+    all_finite,
+    array_device,
+    as_float_array,
+    frozen_copy,
+    index_array,
+    like,
+    namespace,
+    to_numpy,
+)
+from momentmix.support.parallel import parallel_map, worker_count
+from momentmix.tensors.dense import dense_moment
+
+_BLOCK_BYTES = 1 << 20
+
+
+class Mixture(AtomDistribution):
+    """X ~ Σ_j λ_j N(μ_j, Σ_j), with m components in n features.
+
+    Parameters
+    ----------
+    weights : (m,)
+        λ, not negative, with sum 1.
+    means : (m, n)
+        μ.
+    covariances : array
+        Σ in scikit-learn's shapes: full (m, n, n), tied (n, n), diag (m, n), spherical (m,).
+        Positive semidefinite; zero is allowed.
+    covariance_type : {"full", "tied", "diag", "spherical"}
+    feature_names : sequence of str, optional
+        Names of the n features, kept in files and in marginals and conditionals.
+
+    Examples
+    --------
+    >>> from momentmix import Mixture
+    >>> mixture = Mixture([0.3, 0.7], [[0.0, 0.0], [4.0, 0.0]], [1.0, 0.5], "spherical")
+    >>> X, labels = mixture.sample(5, random_state=0)
+    >>> X.shape
+    (5, 2)
+    >>> mixture
+    Mixture(2 components, 2 features, spherical, float64)
+      weight  mean
+      0.3     [0 0]
+      0.7     [4 0]
+    """
+
+    def __init__(
+        self,
+        weights: Any,
+        means: Any,
+        covariances: Any,
+        covariance_type: str = "full",
+        *,
+        feature_names: Sequence[str] | None = None,
+    ) -> None:
+        means = as_float_array(means, "means", (2,))
+        m, n = (int(k) for k in means.shape)
+        if m == 0 or n == 0:
+            raise ValueError(f"means must have at least one row and one column, got shape {(m, n)}")
+        if not all_finite(means):
+            raise ValueError("means must be finite, but hold NaN or infinity")
+        weights = as_float_array(like(weights, means), "weights", (1,))
+        covariances = as_float_array(like(covariances, means), "covariances", (1, 2, 3))
+        _refuse_overflow(covariances, n)
+        covariance = component_covariance(covariance_type, covariances, m, n)
+        namespace(weights, means, covariance.array)
+        covariance = type(covariance)(frozen_copy(covariance.array), n)
+        weights = frozen_copy(check_weights(weights, m, "components"))
+        self._atoms = Atoms(weights, frozen_copy(means), covariance)
+        self._names = _checked_names(feature_names, n)
+
+    @classmethod
+    def from_atoms(cls, atoms: Atoms, names: tuple[str, ...] | None = None) -> Mixture:
+        """A mixture of atoms that are known to be valid; nothing is checked or copied."""
+        mixture = cls.__new__(cls)
+        mixture._atoms, mixture._names = atoms, names
+        return mixture
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        return self._names
+
+    def named(self, feature_names: Sequence[str] | None) -> Mixture:
+        """The same mixture with other names of the features, or none."""
+        return Mixture.from_atoms(self._atoms, _checked_names(feature_names, self.n_features))
+
+    @property
+    def weights(self) -> Array:
+        return self._atoms.weights
+
+    @property
+    def means(self) -> Array:
+        return self._atoms.means
+
+    @property
+    def covariances(self) -> Array:
+        return self._atoms.covariance.array
+
+    @property
+    def covariance_type(self) -> str:
+        return self._atoms.covariance.kind
+
+    @property
+    def n_components(self) -> int:
+        return int(self.means.shape[0])
+
+    @property
+    def n_features(self) -> int:
+        return int(self.means.shape[1])
+
+    def as_gradient(self, weights: Array, means: Array, covariances: Array | None) -> Gradient:
+        return Gradient(weights, means, covariances)
+
+    def moment(self, order: int) -> Array:
+        """The dense moment tensor of one order; see :func:`momentmix.dense_moment`."""
+        return dense_moment(self, order)
+
+    def sample(self, n_samples: int = 1, random_state: Any = None) -> tuple[Array, Array]:
+        """Independent draws X (n_samples, n) and the component (n_samples,) each came from."""
+        if n_samples < 1:
+            raise ValueError(f"n_samples must be at least 1, got {n_samples}")
+        rng = _generator(random_state)
+        weights = to_numpy(self.weights).astype(np.float64)
+        labels = rng.choice(self.n_components, size=n_samples, p=weights / weights.sum())
+        Z = rng.standard_normal((n_samples, self.n_features))
+        # Drawn and coloured in NumPy, whatever the library, so that a seed means the same data.
+        array = to_numpy(self.covariances).astype(np.float64)
+        covariance = type(self._atoms.covariance)(array, self.n_features)
+        root = covariance.root()
+        means = to_numpy(self.means)
+        for j in np.unique(labels):
+            Z[labels == j] = means[j] + covariance.colour(root, int(j), Z[labels == j])
+        xp = namespace(self.means)
+        where = {"device": array_device(self.means)}
+        return xp.asarray(Z, dtype=self.means.dtype, **where), xp.asarray(labels, **where)
+
+    def log_prob(self, X: Any) -> Array:
+        """log density at each row of X; (p,)."""
+        log_joint = self.log_joint(X)
+        return _logsumexp(log_joint)
+
+    def log_joint(self, X: Any) -> Array:
+        """log λ_j N(x_i; μ_j, Σ_j), (p, m), in blocks of rows."""
+        X = self._checked_rows(X)
+        xp = namespace(X, self.means)
+        whitener, log_root = self._atoms.covariance.whitener()
+        positive = self.weights > 0
+        safe = xp.where(positive, self.weights, xp.ones_like(self.weights))
+        minus_inf = xp.full_like(self.weights, -float("inf"))
+        constant = xp.where(positive, xp.log(safe), minus_inf) + log_root
+        constant = constant - 0.5 * self.n_features * float(np.log(2 * np.pi))
+
+        def block(start: int) -> Array:
+            rows = X[start : min(start + step, X.shape[0]), :]
+            whitened = (
+                self._atoms.covariance.whiten(whitener, j, rows - self.means[j, :])
+                for j in range(self.n_components)
+            )
+            with np.errstate(over="ignore"):  # a distance beyond float64 is a density of 0
+                squares = [xp.sum(w * w, axis=1) for w in whitened]
+            return constant[None, :] - 0.5 * xp.stack(squares, axis=1)
+
+        step = max(1, _BLOCK_BYTES // (8 * self.n_features))
+        parts = parallel_map(block, range(0, X.shape[0], step), worker_count(xp))
+        return xp.concat(parts)
+
+    def marginal(self, features: Any) -> Mixture:
+        """The mixture of some of the features, given as positions or as a mask."""
+        kept = index_array(self._positions(features, "features"), self.means)
+        xp = namespace(self.means)
+        means = xp.take(self.means, kept, axis=1)
+        atoms = Atoms(self.weights, means, self._atoms.covariance.marginal(kept))
+        return Mixture.from_atoms(atoms, self._names_at(kept))
+
+    def condition(self, features: Any, values: Any) -> Mixture:
+        """The mixture of the other features, given that ``features`` take ``values``.
+
+        The covariances of ``features`` must not be singular.
+        """
+        given_positions = self._positions(features, "features")
+        kept_positions = np.setdiff1d(np.arange(self.n_features), given_positions)
+        if len(kept_positions) == 0:
+            raise ValueError("condition leaves no feature; use log_prob for the density of a point")
+        values = as_float_array(like(values, self.means), "values", (0, 1))
+        xp = namespace(values, self.means)
+        values = xp.astype(xp.reshape(values, (-1,)), self.means.dtype)
+        if values.shape[0] != len(given_positions):
+            raise ValueError(
+                f"values must hold {len(given_positions)} number(s), one for each of features, "
+                f"but holds {values.shape[0]}"
+            )
+        log_joint = self.marginal(given_positions).log_joint(values[None, :])[0, :]
+        weights = xp.exp(log_joint - xp.max(log_joint))
+        weights = weights / xp.sum(weights)
+        given = index_array(given_positions, self.means)
+        kept = index_array(kept_positions, self.means)
+        deltas = values[None, :] - xp.take(self.means, given, axis=1)
+        shift, covariance = self._atoms.covariance.condition(kept, given, deltas)
+        means = xp.take(self.means, kept, axis=1) + shift
+        return Mixture.from_atoms(Atoms(weights, means, covariance), self._names_at(kept))
+
+    def _names_at(self, kept: Array) -> tuple[str, ...] | None:
+        if self._names is None:
+            return None
+        return tuple(self._names[i] for i in to_numpy(kept))
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write a JSON file; :meth:`load` gives back every number to the last bit."""
+        write_model(path, self)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Mixture:
+        """Read a file of :meth:`save`, as NumPy arrays. Nothing in the file is executed."""
+        arguments = read_model(path)
+        try:
+            return cls(**arguments)
+        except ValueError as error:
+            raise ValueError(f"{path} is not a momentmix model: {error}") from error
+
+    def _checked_rows(self, X: Any) -> Array:
+        X = as_float_array(like(X, self.means), "X", (2,))
+        if X.shape[1] != self.n_features:
+            raise ValueError(
+                f"X has {X.shape[1]} feature(s), but the mixture has {self.n_features}"
+            )
+        if not all_finite(X):
+            raise ValueError("X must be finite, but holds NaN or infinity")
+        return X
+
+    def _positions(self, features: Any, name: str) -> np.ndarray:
+        """Distinct positions in 0..n-1, from positions (negative ones count from the end), a mask
+        or a slice.
+        """
+        if isinstance(features, slice):
+            features = np.arange(self.n_features)[features]
+        chosen = np.atleast_1d(to_numpy(features))
+        if chosen.dtype == bool:
+            if chosen.shape != (self.n_features,):
+                raise ValueError(f"{name} as a mask must have {self.n_features} entries")
+            chosen = np.flatnonzero(chosen)
+        if chosen.ndim != 1 or chosen.size == 0 or chosen.dtype.kind not in "iu":
+            raise ValueError(f"{name} must be one or more feature positions, got {features!r}")
+        if chosen.min() < -self.n_features or chosen.max() >= self.n_features:
+            raise ValueError(f"{name} must lie in 0..{self.n_features - 1}, got {chosen.tolist()}")
+        chosen = chosen.astype(np.int64) % self.n_features
+        if len(np.unique(chosen)) < len(chosen):
+            raise ValueError(f"{name} names a feature twice: {chosen.tolist()}")
+        return chosen
+
+    def _heading(self) -> str:
+        m, n = self.n_components, self.n_features
+        return (
+            f"{m} component{'s' * (m != 1)}, {n} feature{'s' * (n != 1)}, "
+            f"{self.covariance_type}, {str(self.means.dtype).rpartition('.')[2]}"
+        )
+
+    def _rows(self, limit: int = 10) -> list[tuple[str, str]]:
+        weights, means = to_numpy(self.weights), to_numpy(self.means)
+        shown = [
+            (f"{w:.4g}", np.array2string(mu, precision=4, threshold=8, edgeitems=3))
+            for w, mu in zip(weights[:limit], means[:limit], strict=True)
+        ]
+        return shown + [("…", f"{len(weights) - limit} more")] * (len(weights) > limit)
+
+    def __repr__(self) -> str:
+        rows: Sequence[tuple[str, str]] = [("weight", "mean"), *self._rows()]
+        table = "\n".join(f"  {w:<6}  {' '.join(mu.split())}" for w, mu in rows)
+        return f"Mixture({self._heading()})\n{_tidy(table)}"
+
+    def _repr_html_(self) -> str:
+        body = "".join(
+            f"<tr><td>{j}</td><td>{escape(w)}</td><td>{escape(mu)}</td></tr>"
+            for j, (w, mu) in enumerate(self._rows())
+        )
+        return (
+            f"<table><caption>Mixture: {escape(self._heading())}</caption>"
+            f"<tr><th></th><th>weight</th><th>mean</th></tr>{body}</table>"
+        )
+
+
+def _refuse_overflow(covariances: Array, n: int) -> None:
+    """Sums of 4n entries must be finite, or the check for negative eigenvalues means nothing."""
+    xp = namespace(covariances)
+    size = float(xp.max(xp.abs(covariances))) if 0 not in covariances.shape else 0.0
+    bound = float(xp.finfo(covariances.dtype).max) / (4 * n)
+    if bound < size < float("inf"):
+        raise ValueError(
+            f"covariances reach {size:.3g}, but above {bound:.3g} arithmetic overflows; rescale "
+            "the features"
+        )
+
+
+def _checked_names(names: Sequence[str] | None, n: int) -> tuple[str, ...] | None:
+    if names is None:
+        return None
+    names = tuple(map(str, names))
+    if len(names) != n:
+        raise ValueError(f"{len(names)} feature_names for {n} features")
+    if len(set(names)) < n:
+        raise ValueError(f"feature_names must differ, got {', '.join(names)}")
+    return names
+
+
+def _tidy(table: str) -> str:
+    return table.replace("[ ", "[").replace(". ", " ").replace(".]", "]")
+
+
+def _logsumexp(x: Array) -> Array:
+    xp = namespace(x)
+    highest = xp.max(x, axis=1, keepdims=True)
+    # Where all densities are 0 to float64, so is their sum.
+    known = xp.where(xp.isfinite(highest), highest, xp.zeros_like(highest))
+    with np.errstate(divide="ignore"):
+        return known[:, 0] + xp.log(xp.sum(xp.exp(x - known), axis=1))
+
+
+def _generator(random_state: Any) -> np.random.Generator:
+    if isinstance(random_state, np.random.RandomState):
+        random_state = random_state.randint(2**31, size=4)
+    return np.random.default_rng(random_state)

@@ -1,0 +1,1 @@
+"""The estimators, in the manner of scikit-learn. They check, build, solve and set."""

@@ -1,0 +1,115 @@
+"""Model files: a mixture as JSON. Numbers and names, nothing that could run.
+
+docs/model-files.md describes the format, docs/model.schema.json is its JSON schema.
+"""
+
+from __future__ import annotations
+
+import json
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from momentmix.covariance import COVARIANCE_TYPES
+from momentmix.files.writing import written_whole
+from momentmix.support.array import to_numpy
+
+FORMAT, VERSION = "momentmix-mixture", 1
+_NUMBERS = ("weights", "means", "covariances")
+_KEYS = {"format", "version", "covariance_type", "dtype", *_NUMBERS}
+_OPTIONAL = {"feature_names"}
+
+
+def write_model(path: str | PathLike[str], mixture: Any) -> None:
+    """Write the parameters; whole or not at all, so that a crash leaves the old file."""
+    arrays = {name: to_numpy(getattr(mixture, name)) for name in _NUMBERS}
+    document = {
+        "format": FORMAT,
+        "version": VERSION,
+        "covariance_type": mixture.covariance_type,
+        "dtype": str(arrays["means"].dtype),
+        # Every float32 is a float64, and Python prints a float64 so that it reads back the same.
+        **{name: array.astype(np.float64).tolist() for name, array in arrays.items()},
+    }
+    if mixture.feature_names is not None:
+        document["feature_names"] = list(mixture.feature_names)
+    text = json.dumps(document, allow_nan=False) + "\n"
+    with written_whole(path) as file:
+        file.write(text.encode())
+
+
+def read_model(path: str | PathLike[str]) -> dict[str, Any]:
+    """The arguments of Mixture in a file of :func:`write_model`; else a ValueError."""
+
+    def refuse(why: str) -> ValueError:
+        return ValueError(f"{path} is not a momentmix model: {why}")
+
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"{path}: there is no such file")
+    try:
+        document = json.loads(
+            Path(path).read_text(encoding="utf-8"),
+            object_pairs_hook=_unique_keys,
+            parse_constant=_no_constant,
+        )
+    except UnicodeDecodeError as error:
+        raise refuse("it is not text") from error
+    except json.JSONDecodeError as error:
+        raise refuse(f"it is not JSON ({error})") from error
+    except (ValueError, RecursionError) as error:
+        raise refuse(str(error) or type(error).__name__) from error
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise refuse(f'it does not say "format": "{FORMAT}"')
+    version = document.get("version")
+    if type(version) is not int or version != VERSION:  # to Python true is 1, and so is 1.0
+        raise refuse(f"its version is {version!r}, this release reads version {VERSION}")
+    if document.keys() - _OPTIONAL != _KEYS:
+        odd = sorted((document.keys() - _OPTIONAL) ^ _KEYS)
+        raise refuse(f"keys missing or unknown: {odd}")
+    names = document.get("feature_names")
+    if "feature_names" in document and not _are_names(names):
+        raise refuse("feature_names is not a list of names, each of which stands once")
+    if document["covariance_type"] not in COVARIANCE_TYPES:
+        raise refuse(f"covariance_type is {document['covariance_type']!r}")
+    if document["dtype"] not in ("float32", "float64"):
+        raise refuse(f"dtype is {document['dtype']!r}")
+    try:
+        arrays = {name: _numbers(document[name], document["dtype"]) for name in _NUMBERS}
+    except (ValueError, OverflowError, RecursionError) as error:
+        raise refuse(str(error)) from error
+    return {"covariance_type": document["covariance_type"], "feature_names": names, **arrays}
+
+
+def _are_names(value: Any) -> bool:
+    words = isinstance(value, list) and all(isinstance(name, str) for name in value)
+    return words and len(set(value)) == len(value)
+
+
+def _numbers(value: Any, dtype: str) -> np.ndarray:
+    if _holds_truth(value):
+        raise ValueError("a parameter holds something else than numbers: true or false")
+    array = np.asarray(value)
+    if array.dtype.kind not in "if":
+        raise ValueError(f"a parameter holds something else than numbers: {str(value)[:60]}")
+    with np.errstate(over="ignore"):  # beyond float32 is infinity, which Mixture refuses
+        return array.astype(dtype)
+
+
+def _holds_truth(value: Any) -> bool:
+    """NumPy would take true for 1."""
+    if isinstance(value, list):
+        return any(map(_holds_truth, value))
+    return isinstance(value, bool)
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    document = dict(pairs)
+    if len(document) < len(pairs):
+        raise ValueError("a key stands twice")
+    return document
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"it holds {name}")

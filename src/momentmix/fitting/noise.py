@@ -1,0 +1,93 @@
+"""Noise of known covariance: its variance where that must be estimated, and coordinates for it.
+
+In the right coordinates the noise is spherical, and a fit needs to know one number of it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from momentmix.data.frame import Frame
+from momentmix.data.sources import AtomData, Data, TensorData
+from momentmix.support.warnings import warn_user
+
+
+def effective_count(data: Data) -> float:
+    """How many samples there are, whatever their weights; ∞ for the moments of a mixture."""
+    if isinstance(data, TensorData):
+        return float(data.tensors.count)
+    if not isinstance(data, AtomData) or not data.atoms.covariance.zero:
+        return np.inf
+    return len(data.atoms)
+
+
+def trailing_variance(covariance: np.ndarray, r: int, p: float) -> float:
+    """The variance of spherical noise, from the directions in which the means do not differ.
+
+    r leading directions are fitted to the means, so what is left has (n - r)(p - 1 - r) degrees of
+    freedom.
+    """
+    # A feature that does not vary has no noise either, and tells nothing of that of the others.
+    varying = np.diag(covariance) > 0
+    covariance = covariance[np.ix_(varying, varying)]
+    n = len(covariance)
+    if n <= r:
+        raise ValueError(
+            f"covariance='estimate' needs more features than n_components - 1 = {r}, and {n} vary: "
+            "noise shows where the means do not differ; give covariance as a number"
+        )
+    if p <= r + 2:
+        raise ValueError(
+            f"covariance='estimate' needs more than n_components + 1 = {r + 2} samples, got {p:.0f}"
+        )
+    values = np.linalg.eigvalsh(covariance)
+    trailing = float(np.sum(values[: n - r]))
+    if trailing <= 1e-14 * n * values[-1]:
+        raise ValueError(
+            "covariance='estimate' found no noise: the data lie in the subspace of their means; "
+            "give covariance as a number"
+        )
+    correction = 1.0 if np.isinf(p) else p / (p - 1 - r)
+    return trailing * correction / (n - r)
+
+
+def is_definite(noise: Any) -> bool:
+    if noise.diagonal:
+        return bool(np.min(noise.array) > 0)
+    deviations = np.sqrt(np.maximum(np.diag(noise.array), 0))
+    if not np.all(deviations > 0):
+        return False
+    values = np.linalg.eigvalsh(noise.array / np.outer(deviations, deviations))
+    return bool(values[0] > len(values) * 1e-14)
+
+
+def check_size(noise: Any, covariance: np.ndarray, p: float) -> None:
+    """Warn where the noise is said to be more than all that the data vary."""
+    own, said = np.diag(covariance), np.diag(noise.matrices()[0])
+    ratios = own[said > 0] / said[said > 0]
+    sampling = 0.0 if np.isinf(p) else 6 * np.sqrt(2 / p)
+    if len(ratios) and np.min(ratios) < 1 - sampling:
+        warn_user(
+            f"the covariance of the noise is larger than that of the data, of which a variance is "
+            f"{np.min(ratios):.3g} times that of its noise; is it a variance, not a standard "
+            "deviation, and in the unit of the data?",
+            UserWarning,
+        )
+
+
+def noise_frame(
+    noise: Any, definite: bool, centre: np.ndarray, covariance: np.ndarray
+) -> tuple[Frame, float]:
+    """Centred coordinates in which the noise is spherical, and its variance there.
+
+    The unit is such that the data have variance 1 on average. Noise that is singular is left as
+    it is, and its variance has no meaning.
+    """
+    if not definite:
+        return Frame("spherical", centre, covariance), 0.0
+    matrix = noise.matrices()[0]
+    ratio = float(np.mean(np.diag(covariance) / np.diag(matrix)))
+    ratio = max(ratio, 1e-3)  # data can hardly vary less than their noise
+    return Frame(noise.kind, centre, ratio * matrix), 1 / ratio

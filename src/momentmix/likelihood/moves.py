@@ -1,0 +1,304 @@
+"""Split and merge: leave a local optimum of the likelihood where one component covers two clusters
+and two share one, which EM cannot do by itself.
+
+The gain of splitting a component is measured by a small EM fit of two components to its own
+samples; the loss of merging two is known in closed form from their moments.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+
+from momentmix.covariance import LogNormalPrior, make_covariance, merged_covariance, replaced
+from momentmix.data.content import DIGITS
+from momentmix.data.parameters import Parameters
+from momentmix.likelihood.em import EMResult, Likelihood, softmax
+
+#: EM steps that show what a split, and an exchange, is worth.
+SPLIT_STEPS, EXCHANGE_STEPS = 8, 12
+#: Nats a row below the best from which a few more steps may still gain.
+PROMISING = 0.2
+#: Score from which an exchange is not tried on large data.
+HOPELESS = -0.05
+#: Entries of X up to which steps of several mixtures at once cost little more than those of one.
+SMALL_DATA = 10_000
+#: Iterations that find a longest axis well enough.
+POWER_STEPS = 20
+
+
+class Split(NamedTuple):
+    """Two components in place of one, and what they gain in mean log-likelihood."""
+
+    gain: float
+    weights: np.ndarray  # (2,), shares of the component's own weight
+    means: np.ndarray
+    covariances: np.ndarray
+
+
+def split_and_merge(
+    likelihood: Likelihood,
+    fit: EMResult,
+    rng: np.random.Generator,
+    *,
+    tol: float,
+    max_iter: int,
+    tries: int = 5,
+) -> EMResult:
+    """Exchange merges for splits as long as one of the ``tries`` most promising gains.
+
+    On small data all of them take their first steps at once, and the best goes on.
+    """
+    if len(fit.parameters.weights) < 2 or likelihood.kind == "tied" or fit.interrupted:
+        return fit
+    n_iter = fit.n_iter
+    together = tries if likelihood.X.size <= SMALL_DATA else 1
+    improved = True
+    while improved:
+        improved = False
+        candidates = _candidates(likelihood, fit.parameters, rng)[:tries]
+        for i in range(0, len(candidates), together):
+            batch = candidates[i : i + together]
+            trial = max(
+                likelihood.look_at(batch, EXCHANGE_STEPS), key=lambda trial: trial.log_posterior
+            )
+            n_iter += len(batch) * EXCHANGE_STEPS
+            if trial.log_posterior < fit.log_posterior - PROMISING and not trial.interrupted:
+                continue
+            if not trial.interrupted:
+                trial = likelihood.fit(trial.parameters, tol=tol, max_iter=max_iter)
+                n_iter += trial.n_iter
+            if trial.log_posterior > fit.log_posterior + 10 * tol:
+                fit, improved = trial, True
+                break
+            if trial.interrupted:
+                return fit._replace(n_iter=n_iter, interrupted=True)
+    return fit._replace(n_iter=n_iter)
+
+
+def relocations(
+    likelihood: Likelihood, parameters: Parameters, rng: np.random.Generator, count: int
+) -> list[Parameters]:
+    """Mixtures with one component moved onto the samples around a random one.
+
+    They lead to small tight clusters, which no split points to.
+    """
+    X, (p, m) = likelihood.X, (len(likelihood.X), len(parameters.weights))
+    R, _ = likelihood.responsibilities(parameters)
+    result = []
+    for _ in range(count):
+        i = int(rng.integers(m))
+        squares = np.sum((X - X[rng.integers(p)]) ** 2, axis=1)
+        near = np.argsort(np.round(squares, DIGITS), kind="stable")
+        rows = near[: int(np.exp(rng.uniform(np.log(3), np.log(max(4, p / m)))))]
+        trial = R.copy()
+        trial[:, i] = 0
+        trial /= np.maximum(trial.sum(axis=1, keepdims=True), 1e-300)
+        trial[rows] = 0
+        trial[rows, i] = 1
+        result.append(likelihood.from_responsibilities(trial))
+    return result
+
+
+def _candidates(
+    likelihood: Likelihood, parameters: Parameters, rng: np.random.Generator
+) -> list[Parameters]:
+    """Mixtures with one component split, and two others merged or one other left out.
+
+    The most promising come first; the very first has all promising exchanges made at once that do
+    not meddle with each other.
+    """
+    kind, m = likelihood.kind, len(parameters.weights)
+    log_joint = likelihood.log_joint(parameters)
+    dropped = drop_losses(log_joint.copy(), likelihood.weights, parameters.weights)
+    R, _ = softmax(log_joint)
+    prior = likelihood.prior
+    penalties = np.zeros(m)
+    if prior is not None:
+        pull = prior.at(parameters.covariances)
+        prior, penalties = prior.about(pull.centre[0]), pull.penalties / likelihood.count
+    splits = {k: _split(likelihood, R[:, k], prior, rng) for k in range(m)}
+    splits = {k: split for k, split in splits.items() if split.gain > 0}
+    if not splits:
+        return []
+    merged = merge_losses(kind, parameters) - (penalties[:, None] + penalties)
+    dropped -= penalties
+    scored: list[tuple[float, int, int, int]] = []
+    for k, split in splits.items():
+        others = [i for i in range(m) if i != k]
+        scored += [(split.gain - dropped[i], k, i, i) for i in others]
+        scored += [(split.gain - merged[i, j], k, i, j) for i, j in combinations(others, 2)]
+    scored.sort(key=lambda entry: (-np.round(entry[0], DIGITS), entry[1:]))
+    if likelihood.X.size > SMALL_DATA:  # where a try is dear, scores are good
+        scored = [entry for entry in scored if entry[0] > HOPELESS]
+    exchanges = _without_repetition(scored, 2 * m)
+    chosen = [_exchanged(kind, parameters, splits[k], k, i, j) for k, i, j in exchanges]
+    together = _independent(scored)
+    if len(together) > 1:
+        several = parameters
+        for k, i, j in together:
+            several = _exchanged(kind, several, splits[k], k, i, j)
+        chosen.insert(0, several)
+    return chosen
+
+
+def _without_repetition(scored: list[tuple[float, int, int, int]], most: int) -> list[tuple]:
+    """After one exchange with a split and one with a sacrifice, their further pairings wait."""
+    chosen: list[tuple] = []
+    seen: set[tuple[int, int, int]] = set()
+    for _, k, i, j in scored:
+        if {(k, k, -1), (i, j, 0)} <= seen:
+            continue
+        seen |= {(k, k, -1), (i, j, 0)}
+        chosen.append((k, i, j))
+        if len(chosen) == most:
+            break
+    return chosen
+
+
+def _independent(scored: list[tuple[float, int, int, int]]) -> list[tuple]:
+    """Exchanges that should gain and touch no component twice, the best first."""
+    chosen: list[tuple] = []
+    touched: set[int] = set()
+    for gain, k, i, j in scored:
+        if gain <= 0:
+            break
+        if touched.isdisjoint((k, i, j)):
+            touched |= {k, i, j}
+            chosen.append((k, i, j))
+    return chosen
+
+
+def drop_losses(L: np.ndarray, weights: np.ndarray, shares: np.ndarray) -> np.ndarray:
+    """What leaving out each component costs in mean log-likelihood, the others kept; (m,).
+
+    L (p, m) is log λ_j N(x_i; μ_j, Σ_j), and is overwritten.
+    """
+    p, m = L.shape
+    top = np.argmax(L, axis=1)
+    rest = L.copy()
+    rest[np.arange(p), top] = -np.inf
+    _, without_top = softmax(rest) if m > 1 else (rest, np.full(p, -np.inf))
+    R, log_density = softmax(L)
+    R[np.arange(p), top] = 0
+    losses = -(weights @ np.log1p(-R))
+    losses += np.bincount(top, weights * (log_density - without_top), minlength=m)
+    return losses + np.log1p(-np.minimum(shares, 1 - 1e-16))
+
+
+def _split(
+    likelihood: Likelihood, r: np.ndarray, prior: LogNormalPrior | None, rng: np.random.Generator
+) -> Split:
+    """The best of a few splits of one component, by EM on the samples that are mostly its own.
+
+    The gain is -∞ where there are too few of them.
+    """
+    best = Split(-np.inf, *[np.empty(0)] * 3)
+    own = np.flatnonzero(r > 0.5)
+    weights = likelihood.weights[own] * r[own]
+    share = float(weights.sum())
+    if len(own) < 8 or share <= 0:
+        return best
+    weights = weights / share
+    X = likelihood.X[own]
+    X = X - weights @ X
+    along = X @ principal_axes(X, weights, likelihood.kind == "diag", rng).T
+    middle = 10.0**-DIGITS * np.abs(along).max(axis=0)
+    sides = [side for side in (along > middle).T if 2 <= side.sum() <= len(side) - 2]
+    if not sides:
+        return best
+    local = likelihood.part(own, weights, share, prior)
+    one = local.from_responsibilities(np.ones((len(own), 1)))
+    single = local.value(one) - local.penalty(one)
+    starts = [
+        local.from_responsibilities(np.column_stack([side, ~side]).astype(float)) for side in sides
+    ]
+    for two in local.look_at(starts, SPLIT_STEPS):
+        gain = share * (two.log_posterior - single)
+        if np.isfinite(gain) and gain > best.gain:
+            best = Split(gain, *two.parameters)
+    return best
+
+
+def principal_axes(
+    X: np.ndarray, weights: np.ndarray, diagonal: bool, rng: np.random.Generator
+) -> np.ndarray:
+    """Directions along which centred samples may fall apart; (3, n).
+
+    The longest axis; the same in units of each feature's deviation where features stand for
+    themselves (``diagonal``), else the direction of least kurtosis, which two clusters have; and
+    from one random sample to another. None but the second depends on what the axes are called.
+    """
+    far = X[np.argmax(np.einsum("ij,ij->i", X, X))]
+    axes = [_longest(X, weights, far)]
+    if diagonal:
+        scale = 1 / (np.sqrt(weights @ (X * X)) + 1e-150)
+        axes.append(scale * _longest(X * scale, weights, far * scale))
+    else:
+        axes.append(_flattest(X, weights))
+    i, j = rng.choice(len(X), 2, p=weights)
+    return np.stack([*axes, X[i] - X[j]])
+
+
+def _longest(X: np.ndarray, weights: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """The leading principal axis, by power iteration from v."""
+    for _ in range(POWER_STEPS):
+        v = (weights * (X @ v)) @ X
+        v = v / max(float(np.linalg.norm(v)), 1e-300)
+    return v
+
+
+def _flattest(X: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """The direction of least kurtosis, from covariances with samples weighted by their distance."""
+    covariance = (X * weights[:, None]).T @ X
+    values, vectors = np.linalg.eigh(covariance)
+    kept = values > 1e-9 * max(values[-1], 1e-300)
+    whitener = vectors[:, kept] / np.sqrt(values[kept])
+    Y = X @ whitener
+    squares = np.einsum("ij,ij->i", Y, Y)
+    second = (Y * (weights * squares)[:, None]).T @ Y
+    return whitener @ np.linalg.eigh(second)[1][:, 0]
+
+
+def merge_losses(kind: str, parameters: Parameters) -> np.ndarray:
+    """What merging each pair costs in mean log-likelihood if components do not overlap; (m, m).
+
+    A component of share λ and covariance Σ contributes λ (log λ - log det Σ / 2) + constant.
+    """
+    weights, means, covariances = parameters
+    m, n = means.shape
+    covariance = make_covariance(kind, covariances, n)
+    half_logs = covariance.half_log_determinants()
+    own = weights * (np.log(np.maximum(weights, 1e-300)) - half_logs)
+    losses = np.full((m, m), np.inf)
+    for i, j in combinations(range(m), 2):
+        share, _, merged = _merged(kind, parameters, i, j)
+        half_log = make_covariance(kind, merged[None], n).half_log_determinants()[0]
+        losses[i, j] = losses[j, i] = own[i] + own[j] - share * (np.log(share) - half_log)
+    return losses
+
+
+def _merged(
+    kind: str, parameters: Parameters, i: int, j: int
+) -> tuple[float, np.ndarray, np.ndarray]:
+    weights, means, covariances = parameters
+    share = float(weights[i] + weights[j])
+    a, b = weights[i] / share, weights[j] / share
+    mean = a * means[i] + b * means[j]
+    within = a * covariances[i] + b * covariances[j]
+    return share, mean, within + a * b * merged_covariance(kind, means[i] - means[j])
+
+
+def _exchanged(
+    kind: str, parameters: Parameters, split: Split, k: int, i: int, j: int
+) -> Parameters:
+    """k split into places k and j; i and j merged into place i, or i = j left out."""
+    weights, means = parameters.weights.copy(), parameters.means.copy()
+    covariances = replaced(kind, parameters.covariances, [k, j], split.covariances)
+    weights[[k, j]], means[[k, j]] = weights[k] * split.weights, split.means
+    if i != j:
+        weights[i], means[i], merged = _merged(kind, parameters, i, j)
+        covariances = replaced(kind, covariances, [i], merged[None])
+    return Parameters(weights / weights.sum(), means, covariances)

@@ -1,0 +1,99 @@
+"""Initial guesses, in centred and scaled coordinates: means, equal weights, a common covariance."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+from sklearn.cluster import KMeans, kmeans_plusplus
+from sklearn.exceptions import ConvergenceWarning
+
+from momentmix.covariance import common_covariance
+from momentmix.data.parameters import Parameters
+from momentmix.data.sources import Data, mean_and_covariance
+from momentmix.support.parallel import single_threaded_openmp
+from momentmix.tensors.dense import unpack
+from momentmix.tensors.packed import order_slice
+
+#: Points among which starts are chosen where there are no rows.
+DRAWS = 2000
+
+
+def random_points(
+    X: np.ndarray, weights: np.ndarray | None, m: int, rng: np.random.Generator
+) -> np.ndarray:
+    """m distinct rows of X, drawn by weight."""
+    p = None if weights is None else weights / weights.sum()
+    allowed = len(X) if weights is None else int(np.count_nonzero(weights))
+    return X[rng.choice(len(X), m, replace=allowed < m, p=p)]
+
+
+def spread_points(
+    X: np.ndarray, weights: np.ndarray | None, m: int, rng: np.random.Generator
+) -> np.ndarray:
+    """k-means++: rows far from each other."""
+    seed = int(rng.integers(2**31))
+    return kmeans_plusplus(X, m, sample_weight=weights, random_state=seed)[0]
+
+
+def normal_points(data: Data, rng: np.random.Generator) -> np.ndarray:
+    """Points with the mean and covariance of the data, which is all that is known before a fit."""
+    mean, covariance = mean_and_covariance(data)
+    values, vectors = np.linalg.eigh(covariance)
+    root = (vectors * np.sqrt(np.maximum(values, 0))) @ vectors.T
+    return mean + rng.normal(size=(DRAWS, data.n)) @ root
+
+
+def spectral_means(data: Data, m: int, rng: np.random.Generator) -> np.ndarray:
+    """Means from a symmetric CP of the third moment, in the subspace where the means differ.
+
+    Centred means span m-1 dimensions: the leading eigenvectors of the covariance, where they stand
+    out from the noise. The residual spread is taken as noise and the third moment of the projected
+    data, debiased, decomposed by power iteration with deflation (§5 of Pereira–Kileel–Kolda; the
+    third moment does not change with the variance of isotropic noise around a zero mean).
+    """
+    r = min(m - 1, data.n)
+    if r == 0:
+        return np.zeros((m, data.n))
+    second = unpack(data.moments(2)[order_slice(data.n, 2)], data.n, 2)
+    basis = np.linalg.eigh(second)[1][:, -r:]
+    T = unpack(data.compressed(basis, 3).moments(3)[order_slice(r, 3)], r, 3)
+    points = []
+    for _ in range(m):
+        best, vector = -np.inf, np.zeros(r)
+        for _ in range(6):
+            v = rng.normal(size=data.n) @ basis  # whatever the signs of the eigenvectors
+            for _ in range(50):
+                v = np.einsum("abc,b,c->a", T, v, v)
+                v /= max(np.linalg.norm(v), 1e-300)
+            value = float(np.einsum("abc,a,b,c->", T, v, v, v))
+            if value > best:
+                best, vector = value, v
+        T = T - best * np.einsum("a,b,c->abc", vector, vector, vector)
+        # λ μ³ with λ = 1/m gives the length.
+        points.append(np.cbrt(m * best) * vector)
+    return np.array(points) @ basis.T
+
+
+#: Starts at points drawn from the data.
+POINTS = {"random": random_points, "k-means++": spread_points}
+INITS = (*POINTS, "spectral")
+
+
+def around_points(kind: str, means: np.ndarray, share: float = 0.5) -> Parameters:
+    """Equal weights, and covariances that are a share of the whole spread (which is 1)."""
+    m, n = means.shape
+    return Parameters(np.full(m, 1 / m), means, common_covariance(kind, m, share * np.eye(n)))
+
+
+def kmeans_labels(
+    X: np.ndarray, weights: np.ndarray | None, m: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Clusters of one run of k-means, as responsibilities (p, m)."""
+    seed = int(rng.integers(2**31))
+    if len(X) <= m:  # a cluster each, and none for the rest
+        return np.eye(len(X), m)
+    with warnings.catch_warnings(), single_threaded_openmp():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct points than clusters
+        labels = KMeans(m, n_init=1, random_state=seed).fit(X, sample_weight=weights).labels_
+    return (labels[:, None] == np.arange(m)).astype(float)

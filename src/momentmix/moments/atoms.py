@@ -1,0 +1,66 @@
+"""Gaussian atoms: what a mixture, samples, debiased samples and a single point have in common."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from momentmix.covariance import Covariance
+from momentmix.support.array import Array, array_device, namespace
+
+
+@dataclass(frozen=True)
+class Atoms:
+    """A finite weighted set of Gaussians (λ_j, μ_j, Σ_j), j = 1..m, in n features.
+
+    | object                     | atoms             |
+    | -------------------------- | ----------------- |
+    | Gaussian mixture           | (λ_j, μ_j, Σ_j)   |
+    | samples x_1..x_p           | (1/p, x_i, 0)     |
+    | samples with noise N known | (1/p, x_i, -N)    |
+    | a^{⊗d}                     | (1, a, 0)         |
+
+    ``weights`` (m,), or one number for weights that are all equal; ``means`` (m, n); ``xp`` the
+    namespace of the arrays, found once.
+    """
+
+    weights: Array | float
+    means: Array
+    covariance: Covariance
+    xp: Any = field(default=None, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.xp is None:
+            object.__setattr__(self, "xp", namespace(self.means))
+
+    def __reduce__(self) -> tuple:
+        return Atoms, (self.weights, self.means, self.covariance)  # a namespace does not pickle
+
+    def __len__(self) -> int:
+        return int(self.means.shape[0])
+
+    @property
+    def column(self) -> Array:
+        """The weights as a column (m, 1)."""
+        if isinstance(self.weights, float):
+            like = {"dtype": self.means.dtype, "device": array_device(self.means)}
+            return self.xp.full((len(self), 1), self.weights, **like)
+        return self.weights[:, None]
+
+    def take(self, rows: slice) -> Atoms:
+        weights = self.weights if isinstance(self.weights, float) else self.weights[rows]
+        return Atoms(weights, self.means[rows, :], self.covariance.take(rows), self.xp)
+
+
+class Gradient(NamedTuple):
+    """Derivatives with respect to the parameters of a distribution, each in its parameter's shape.
+
+    ``covariances`` is taken in the covariance itself (in the variances for diag and spherical) and
+    is symmetric for full and tied, so that dF = ⟨covariances, dΣ⟩. It is None for samples without
+    noise. For samples, ``means`` is the gradient in X and ``covariances`` that in the noise
+    covariance.
+    """
+
+    weights: Array
+    means: Array
+    covariances: Array | None

@@ -1,0 +1,168 @@
+"""The one bilinear form: Σ_k w_k ⟨M_P^(k), M_Q^(k)⟩ atom by atom of P, in tiles that fit a cache.
+
+Every quantity of Pereira–Kileel–Kolda is this form or a derivative of it. For an atom of P,
+    u_i = Σ_j λ̃_j Σ_k w_k B_k(κ^(ij)_1, …, κ^(ij)_k),
+and the whole form is Σ_i λ_i u_i. The pairs (i, j) are worked through in tiles; a tile's
+temporaries are small, so memory does not grow with the number of atoms on either side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from itertools import pairwise
+from typing import NamedTuple
+
+from momentmix.moments.atoms import Atoms
+from momentmix.moments.bell import bell_derivatives, bell_polynomials
+from momentmix.moments.cumulants import FEATURE_BLOCK, cumulants
+from momentmix.support.array import Array, array_device, namespace, on_accelerator
+from momentmix.support.parallel import parallel_map, worker_count
+
+#: Temporaries of one tile in bytes: about what a core's cache holds, and what a GPU wants.
+TILE_BYTES, TILE_BYTES_ACCELERATOR = 8 << 20, 256 << 20
+
+
+class InnerProducts(NamedTuple):
+    """``values`` (m,) are the u_i; ``means``, ``covariances`` the gradients of Σ_i λ_i u_i in P."""
+
+    values: Array
+    means: Array | None
+    covariances: Array | None
+
+
+def bilinear(P: Atoms, Q: Atoms, weights: Sequence[float], gradient: bool) -> InnerProducts:
+    """u_i for each atom of P and, if asked, the gradient in the means and covariances of P."""
+    workers = worker_count(P.xp)
+    p_step, q_step = _tile_shape(P, Q, len(weights) - 1, workers)
+    rows = _splits(len(P), p_step, workers)
+    columns = _splits(len(Q), q_step, workers if len(rows) == 1 else 1)
+    # A task sums the tiles of one block of rows over a run of columns. Few runs, so that their
+    # partial sums stay small whatever the number of columns.
+    runs = _grouped(columns, -(-4 * workers // len(rows)))
+    tasks = [(i, run) for i in range(len(rows)) for run in runs]
+
+    def work(task: tuple[int, list[slice]]) -> InnerProducts:
+        part = P.take(rows[task[0]])
+        return reduce(_add, (_tile(part, Q.take(c), weights, gradient) for c in task[1]))
+
+    sums = parallel_map(work, tasks, workers)
+    return _join([reduce(_add, sums[i : i + len(runs)]) for i in range(0, len(sums), len(runs))], P)
+
+
+class AtomDistribution:
+    """What distributions that are made of atoms share: their moments against those of others."""
+
+    _atoms: Atoms
+
+    @property
+    def atoms(self) -> Atoms:
+        return self._atoms
+
+    def inner_with(self, P: Atoms, weights: Sequence[float], gradient: bool) -> InnerProducts:
+        """Σ_k w_k ⟨M_i, M⟩ for each atom i of P, and the gradient in P."""
+        return bilinear(P, self.atoms, weights, gradient)
+
+
+def _tile(P: Atoms, Q: Atoms, weights: Sequence[float], gradient: bool) -> InnerProducts:
+    """The form for one tile of pairs, whole in memory."""
+    xp = P.xp
+    kappa, pullback = cumulants(P, Q, len(weights) - 1)
+    bell = bell_polynomials(kappa)
+    values = _order_zero(P, Q, weights[0])
+    column = Q.column[:, 0]
+    for w, b in zip(weights[1:], bell, strict=True):
+        if w != 0:
+            values = values + w * (b @ column)
+    if not gradient:
+        return InnerProducts(values, None, None)
+    if not kappa:
+        zero = None if P.covariance.zero else xp.zeros_like(P.covariance.array)
+        return InnerProducts(values, xp.zeros_like(P.means), zero)
+    if isinstance(Q.weights, float):
+        derivatives = bell_derivatives(kappa, bell, [w * Q.weights for w in weights])
+    else:
+        row, plain = Q.weights[None, :], bell_derivatives(kappa, bell, weights)
+        derivatives = [None if g is None else row * g for g in plain]
+    return InnerProducts(values, *pullback(derivatives))
+
+
+def _order_zero(P: Atoms, Q: Atoms, weight: float) -> Array:
+    """The order-0 term, which is the total weight of Q; (m,)."""
+    xp = P.xp
+    dtype = xp.result_type(P.means, Q.means)
+    ones = xp.ones(len(P), dtype=dtype, device=array_device(P.means))
+    total = len(Q) * Q.weights if isinstance(Q.weights, float) else xp.sum(Q.weights)
+    return ones * (weight * total)
+
+
+def _tile_shape(P: Atoms, Q: Atoms, d: int, workers: int) -> tuple[int, int]:
+    """How many atoms of P and of Q make a tile of temporaries that fits the budget."""
+    n = P.means.shape[1]
+    size = 8
+    budget = TILE_BYTES_ACCELERATOR if on_accelerator(P.means) else TILE_BYTES
+    pair = size * (d + 5)
+    per_p = per_q = size * 2 * n
+    points = P.covariance.zero or Q.covariance.zero
+    diagonal = points or (P.covariance.diagonal and Q.covariance.diagonal)
+    if points:
+        per_q += size * P.covariance.width
+        if not (Q.covariance.zero or Q.covariance.shared):
+            per_p += size * Q.covariance.width * (n if not Q.covariance.diagonal else 1)
+    elif diagonal:
+        per_p = per_q = size * 3 * d * min(n, FEATURE_BLOCK)
+        budget *= 8
+    else:
+        budget *= 2
+        vectors, matrices = size * 3 * d * n, size * (1 + d // 2) * n * n
+        pair += vectors
+        if Q.covariance.shared or P.covariance.shared:
+            per_p += 0 if P.covariance.shared else matrices
+            per_q += 0 if Q.covariance.shared else matrices
+        else:
+            pair += matrices
+    whole = len(P) * len(Q) * n**3 < 10**7  # too little to share among threads
+    most = len(P) if diagonal or whole else -(-len(P) // workers)
+    p_step = max(1, min(most, 256, budget // 2 // (per_p + min(len(Q), 16) * pair)))
+    q_step = max(1, min(len(Q), (budget - p_step * per_p) // (per_q + p_step * pair)))
+    return p_step, q_step
+
+
+def _splits(length: int, step: int, workers: int) -> list[slice]:
+    """Even slices of about ``step``; their number a multiple of ``workers`` where more than one.
+
+    Long slices are whole multiples of 64, which leaves the products inside them free to cut.
+    """
+    count = -(-length // step)
+    if count > 1:
+        count = min(length, -(-count // workers) * workers)
+    grain = 64 if length // count > 256 else 1
+    edges = [round(length * i / count / grain) * grain for i in range(count)] + [length]
+    return [slice(a, b) for a, b in pairwise(edges)]
+
+
+def _grouped(slices: list[slice], groups: int) -> list[list[slice]]:
+    groups = min(groups, len(slices))
+    edges = [len(slices) * i // groups for i in range(groups + 1)]
+    return [slices[a:b] for a, b in pairwise(edges)]
+
+
+def _add(a: InnerProducts, b: InnerProducts) -> InnerProducts:
+    return InnerProducts(*(None if x is None else x + y for x, y in zip(a, b, strict=True)))
+
+
+def _join(parts: list[InnerProducts], P: Atoms) -> InnerProducts:
+    """The forms of consecutive blocks of P's atoms as one; a shared covariance adds up."""
+    if len(parts) == 1:
+        return parts[0]
+    values, means, covariances = zip(*parts, strict=True)
+    xp = namespace(values[0])
+    return InnerProducts(
+        xp.concat(values),
+        None if means[0] is None else xp.concat(means),
+        None
+        if covariances[0] is None
+        else sum(covariances[1:], start=covariances[0])
+        if P.covariance.shared
+        else xp.concat(covariances),
+    )

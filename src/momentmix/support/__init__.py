@@ -1,0 +1,1 @@
+"""What every other room uses: array libraries, threads, progress bars, warnings."""

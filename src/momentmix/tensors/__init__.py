@@ -1,0 +1,1 @@
+"""Moment tensors that are formed: dense, or packed into their distinct entries."""

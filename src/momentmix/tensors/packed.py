@@ -1,0 +1,170 @@
+"""Packed symmetric tensors of all orders 0..d in one vector, and linear maps of them.
+
+With the constant 1 put before the features, the moments of orders 0..d are the distinct entries of
+one symmetric tensor of order d: the monomial 1^(d-k) x_{i_1} ··· x_{i_k} is an entry of order k.
+Lexicographic order of the multi-indices of (1, x) is then the entries of order 0, those of order 1,
+and so on, each in the order of ``packed_indices``: N = C(n+d, d) numbers. Every function here takes
+and returns such a vector, and forms no tensor of n^d entries.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import numpy as np
+
+from momentmix.tensors.dense import packed_indices, packed_multiplicities, packed_size
+
+#: Stands for every number of moments beyond it: exact, some would take minutes to work out.
+COUNTLESS = 10**18
+
+
+def total_size(n: int, d: int) -> int:
+    """C(n+d, d), the number of distinct moments of orders 0..d; at most ``COUNTLESS``."""
+    least = min(n, d)
+    if least >= 60:  # C(n+d, d) ≥ 2^least
+        return COUNTLESS
+    return min(math.comb(n + d, least), COUNTLESS)
+
+
+def size_in_words(size: int) -> str:
+    return f"over {size:,}" if size == COUNTLESS else f"{size:,}"
+
+
+@lru_cache(maxsize=32)
+def order_starts(n: int, d: int) -> np.ndarray:
+    """Where each order begins, and the end; (d + 2,)."""
+    return np.concatenate([[0], np.cumsum([packed_size(n, k) for k in range(d + 1)])])
+
+
+def order_slice(n: int, k: int) -> slice:
+    """The entries of order k."""
+    return slice(total_size(n, k - 1) if k else 0, total_size(n, k))
+
+
+@lru_cache(maxsize=32)
+def entry_orders(n: int, d: int) -> np.ndarray:
+    """The order of each entry; (N,)."""
+    return np.repeat(np.arange(d + 1), np.diff(order_starts(n, d)))
+
+
+@lru_cache(maxsize=32)
+def multiplicities(n: int, d: int) -> np.ndarray:
+    """How many entries of its full tensor each entry stands for; (N,)."""
+    return np.concatenate([packed_multiplicities(n, k) for k in range(d + 1)]).astype(float)
+
+
+def places(indices: np.ndarray, n: int) -> np.ndarray:
+    """Lexicographic rank of sorted multi-indices (…, k) among all of order k in n features.
+
+    Before I stand, for each position t, the multi-indices that agree with I up to t and have a
+    smaller index u there: C(n-u+k-t-2, k-t-1) of them for each u from i_{t-1} to i_t - 1.
+    """
+    k = indices.shape[-1]
+    rank = np.zeros(indices.shape[:-1], dtype=np.int64)
+    before: np.ndarray | int = 0
+    for t in range(k):
+        tails = [packed_size(n - u, k - t - 1) for u in range(n)]
+        below = np.concatenate([[0], np.cumsum(tails, dtype=np.int64)])
+        rank += below[indices[..., t]] - below[before]
+        before = indices[..., t]
+    return rank
+
+
+@lru_cache(maxsize=32)
+def removed(n: int, k: int) -> np.ndarray:
+    """Place of I without its s-th index, among order k-1; (N_k, k)."""
+    indices = packed_indices(n, k)
+    return np.column_stack([places(np.delete(indices, s, axis=1), n) for s in range(k)])
+
+
+@lru_cache(maxsize=32)
+def extended(n: int, k: int) -> np.ndarray:
+    """Place of I with the index a added, among order k+1; (N_k, n)."""
+    indices = packed_indices(n, k)
+    result = np.empty((len(indices), n), dtype=np.int64)
+    for a in range(n):
+        longer = np.column_stack([indices, np.full(len(indices), a)])
+        result[:, a] = places(np.sort(longer, axis=1), n)
+    return result
+
+
+def product_places(n: int, i: int, j: int) -> np.ndarray:
+    """Place of the product of a monomial of order i and one of order j; (N_i, N_j)."""
+    right = packed_indices(n, j)
+    place = np.repeat(np.arange(packed_size(n, i))[:, None], len(right), axis=1)
+    for s in range(j):  # one index of the right monomial after the other
+        place = extended(n, i + s)[place, right[:, s]]
+    return place
+
+
+@lru_cache(maxsize=32)
+def square_places(n: int) -> np.ndarray:
+    """Places of the entries x_a² among orders 0..d ≥ 2; (n,)."""
+    features = np.arange(n)
+    return order_slice(n, 2).start + places(np.column_stack([features, features]), n)
+
+
+def plus_gaussian(
+    S: np.ndarray, n: int, shift: np.ndarray | None = None, covariance: np.ndarray | None = None
+) -> np.ndarray:
+    """Moments (…, N) of X turned into those of X + G, G ~ N(shift, covariance) independent.
+
+    A shift moves the centre; minus a noise covariance debiases (Thm. 5.1 of Pereira–Kileel–Kolda,
+    where a negative covariance is legal). Both are exact: with
+        (D S)_I = Σ_s shift_{i_s} S_{I∖s} + Σ_{s<t} covariance_{i_s i_t} S_{I∖{s,t}}
+    the result is exp(D) S, a finite sum because D raises the order.
+    """
+    d = _highest_order(S.shape[-1], n)
+    result, term = S.copy(), S
+    for j in range(1, d + 1):
+        term = _lift(term, n, d, shift, covariance) / j
+        result += term
+    return result
+
+
+def _lift(
+    S: np.ndarray, n: int, d: int, shift: np.ndarray | None, covariance: np.ndarray | None
+) -> np.ndarray:
+    lifted = np.zeros_like(S)
+    for k in range(1, d + 1):
+        indices, without = packed_indices(n, k), removed(n, k)
+        here = lifted[..., order_slice(n, k)]
+        below = S[..., order_slice(n, k - 1)]
+        if shift is not None:
+            for s in range(k):
+                here += shift[indices[:, s]] * below[..., without[:, s]]
+        if covariance is not None and k > 1:
+            two_below, twice = S[..., order_slice(n, k - 2)], removed(n, k - 1)
+            for t in range(k):
+                for s in range(t):
+                    pair = covariance[indices[:, s], indices[:, t]]
+                    here += pair * two_below[..., twice[without[:, t], s]]
+    return lifted
+
+
+def linear_map(S: np.ndarray, A: np.ndarray) -> np.ndarray:
+    """Moments (N,) of x in n features turned into those of A x, A (n', n); (N',).
+
+    One index after the other is mapped; those not yet mapped stay packed, and so do those that
+    are. O(n' n^d) for order d, a fraction 1/⌊d/2⌋!⌈d/2⌉! of it in memory.
+    """
+    n_new, n = A.shape
+    parts = []
+    for k in range(_highest_order(len(S), n) + 1):
+        W = S[None, order_slice(n, k)]  # (mapped indices, indices to come), both packed
+        for j in range(k):
+            W = W[:, extended(n, k - j - 1)] @ A.T
+            last = packed_indices(n_new, j)[:, -1] if j else np.zeros(1, dtype=np.int64)
+            first = np.repeat(np.arange(len(last)), n_new - last)
+            W = W[first, :, packed_indices(n_new, j + 1)[:, -1]]
+        parts.append(W[:, 0])
+    return np.concatenate(parts)
+
+
+def _highest_order(size: int, n: int) -> int:
+    d = 0
+    while total_size(n, d) < size:
+        d += 1
+    return d

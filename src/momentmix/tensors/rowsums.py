@@ -1,0 +1,179 @@
+"""Sums of all monomials of degree up to d over the rows of an array, in one pass.
+
+Moments of orders 0..d of x are one order-d moment of y = (1, x - centre). An entry with sorted
+indices i_1 ≤ … ≤ i_d is a product of a left half (i_1 … i_h) and a right half, so the sums are
+matrix products of left with right halves; and because the last index of the left half does not
+exceed the first of the right, most of the products that a symmetric matrix product would form
+twice are never formed. Left halves are laid out by their last index, right halves by their first,
+which makes every set that is needed a run of rows.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from momentmix.support.array import (
+    Array,
+    array_device,
+    multiply_into,
+    namespace,
+    on_accelerator,
+    subtract_into,
+    to_numpy,
+)
+from momentmix.support.parallel import parallel_map, worker_count
+from momentmix.tensors.dense import packed_indices, packed_size
+from momentmix.tensors.packed import places
+
+#: Bytes of the products of one block of rows: long enough that threads seldom meet at Python's
+#: lock, short enough for the caches; and what a GPU wants.
+_BLOCK_BYTES, _BLOCK_BYTES_ACCELERATOR = 8 << 20, 512 << 20
+#: Rows of one matrix product inside a block; few features then stay in the BLAS's kernel for
+#: small matrices, which is up to four times as fast.
+_SLAB = 512
+
+
+class Plan(NamedTuple):
+    """How the halves meet. All starts are places in the layouts of the halves."""
+
+    left: int
+    right: int
+    cuts: list[tuple[int, int, int]]  # left rows from and to, right rows from
+    gather: np.ndarray  # (N,) places in the flattened products, one after the other
+
+
+@lru_cache(maxsize=16)
+def _plan(n: int, d: int) -> Plan:
+    symbols, left = n + 1, d // 2
+    right = d - left
+
+    def left_start(b: int) -> int:  # left halves whose last index is below b
+        return packed_size(b, left) if left else min(b, 1)
+
+    def right_start(a: int) -> int:  # right halves whose first index is below a
+        return packed_size(symbols, right) - packed_size(symbols - a, right)
+
+    # Narrow cuts form fewer products in vain, but a BLAS wants some rows: few are enough where its
+    # kernel for small matrices serves.
+    least = 8 if packed_size(symbols, right) <= 256 else 24
+    edges = [0]
+    for b in range(1, symbols + 1):
+        if b == symbols or left_start(b) - left_start(edges[-1]) >= least:
+            edges.append(b)
+    cuts = [(left_start(a), left_start(b), right_start(a)) for a, b in pairwise(edges)]
+    cuts = [cut for cut in cuts if cut[1] > cut[0]]
+    width = packed_size(symbols, right)
+    offsets = np.cumsum([0, *((stop - start) * (width - r) for start, stop, r in cuts)])
+    indices = packed_indices(symbols, d)
+    rows = np.zeros(len(indices), dtype=np.int64)
+    for t in range(left):  # rank by last index, then by the one before it, and so on
+        ranks = np.array([math.comb(i + t, t + 1) for i in range(symbols)], dtype=np.int64)
+        rows += ranks[indices[:, t]]
+    columns = places(indices[:, left:], symbols)
+    group = np.searchsorted([start for start, _, _ in cuts], rows, side="right") - 1
+    starts, firsts = (np.array([cut[i] for cut in cuts]) for i in (0, 2))
+    gather = offsets[group] + (rows - starts[group]) * (width - firsts[group])
+    return Plan(left, right, cuts, gather + columns - firsts[group])
+
+
+def row_sums(X: Array, centre: np.ndarray, weights: Array | None, d: int) -> np.ndarray:
+    """Σ_i w_i Π_{a∈I} (x_i - centre)_a for all multi-indices I of orders 0..d; (N,) float64.
+
+    X (p, n), weights (p,) or None for ones. About p N multiplications and additions in matrix
+    products for N = C(n+d, d), on all cores, or on the device of X.
+    """
+    p, n = X.shape
+    xp = namespace(X)
+    if d == 0:
+        return np.array([float(p) if weights is None else float(xp.sum(weights))])
+    plan = _plan(n, d)
+    height = packed_size(n + 1, plan.left) + packed_size(n + 1, plan.right) + n + 1
+    if on_accelerator(X):
+        step = max(256, _BLOCK_BYTES_ACCELERATOR // (8 * height))
+    else:
+        step = int(np.clip(_BLOCK_BYTES // (8 * height), 64, 16 * _SLAB))
+    if step > _SLAB:
+        step -= step % _SLAB
+    step = min(step, p)
+    centre = xp.asarray(centre, dtype=xp.float64, device=array_device(X))
+    starts = list(range(0, p, step))
+    workers = worker_count(xp)
+    run = -(-len(starts) // (2 * workers))
+    jobs = [starts[i : i + run] for i in range(0, len(starts), run)]
+
+    def work(job: list[int]) -> list[Array]:
+        buffers = _Buffers(xp, plan, n, step, X)
+        total: list[Array] = []
+        for start in job:
+            rows = slice(start, min(start + step, p))
+            products = buffers.products(
+                X[rows, :], centre, None if weights is None else weights[rows]
+            )
+            if total and total[0].shape != products[0].shape:  # the last block is a shorter one
+                total, products = (
+                    [xp.sum(a, axis=0, keepdims=True) for a in x] for x in (total, products)
+                )
+            total = [a + b for a, b in zip(total, products, strict=True)] if total else products
+        return total
+
+    sums: Any = 0.0
+    for part in parallel_map(work, jobs, workers):
+        flat = [to_numpy(xp.sum(block, axis=0)).reshape(-1) for block in part]
+        sums = sums + np.concatenate(flat)
+    return np.asarray(sums)[plan.gather]
+
+
+class _Buffers:
+    """Memory for the halves of one block of rows, used again for the next."""
+
+    def __init__(self, xp: Any, plan: Plan, n: int, step: int, like: Array) -> None:
+        options = {"dtype": xp.float64, "device": array_device(like)}
+        self.xp, self.plan, self.symbols = xp, plan, n + 1
+        self.ones = xp.ones((1, step), **options)
+        self.y = xp.empty((n + 1, step), **options)
+        self.y[0, :] = self.ones[0, :]
+        self.lefts = [
+            xp.empty((packed_size(n + 1, k), step), **options) for k in range(1, plan.left + 1)
+        ]
+        self.rights = [
+            xp.empty((packed_size(n + 1, k), step), **options) for k in range(2, plan.right + 1)
+        ]
+
+    def products(self, X: Array, centre: Array, weights: Array | None) -> list[Array]:
+        xp, symbols, length = self.xp, self.symbols, X.shape[0]
+        y = self.y[:, :length]
+        subtract_into(y[1:, :], X.mT, centre[:, None])
+        left = self.ones[:, :length]
+        if weights is not None:
+            left = xp.astype(weights, xp.float64, copy=False)[None, :]
+        for k, buffer in enumerate(self.lefts, start=1):
+            out, at = buffer[:, :length], 0
+            for b in range(symbols):  # all with last index b: those of one less up to b, times y_b
+                count = packed_size(b + 1, k - 1)
+                multiply_into(out[at : at + count, :], left[:count, :], y[b, :])
+                at += count
+            left = out
+        right = y
+        for k, buffer in enumerate(self.rights, start=2):
+            out, at = buffer[:, :length], 0
+            for a in range(symbols):  # all with first index a: those of one less from a on
+                count = packed_size(symbols - a, k - 1)
+                multiply_into(out[at : at + count, :], right[right.shape[0] - count :, :], y[a, :])
+                at += count
+            right = out
+        left, right = _slabs(xp, left), _slabs(xp, right)
+        cuts = self.plan.cuts
+        return [left[:, start:stop, :] @ right[:, first:, :].mT for start, stop, first in cuts]
+
+
+def _slabs(xp: Any, half: Array) -> Array:
+    """(r, b) as (b / slab, r, slab) without a copy, or (1, r, b)."""
+    rows, length = half.shape
+    if length % _SLAB:
+        return half[None, :, :]
+    return xp.permute_dims(xp.reshape(half, (rows, -1, _SLAB)), (1, 0, 2))
