@@ -7,45 +7,51 @@ from collections.abc import Sequence
 import numpy as np
 
 from momentmix.cluster.rows import DaskRows
-from momentmix.covariance import Zero
+from momentmix.covariance import Kind, Zero
 from momentmix.data.frame import Frame
 from momentmix.data.sources import TensorData
 from momentmix.distributions.moment_tensors import MomentTensors, tensors_on_cluster
 from momentmix.moments.atoms import Atoms
 from momentmix.moments.bilinear import InnerProducts, bilinear
 
+#: Rows that a cluster is taken to have, which may not know; tensors pay for that many.
+CLUSTER_ROWS = 10_000_000
+
 
 class ClusterData:
     """The rows of a cluster; see sources.py for what each question means."""
 
     passes = 1
+    order = None
+    rows = CLUSTER_ROWS
+    count = np.inf  # which a pass would tell
 
     def __init__(self, rows: DaskRows, frame: Frame | None = None, weight: float = 1.0) -> None:
-        self.rows, self.n, self._frame, self._weight = rows, rows.n, frame, weight
+        self.cluster, self.n, self._frame, self._weight = rows, rows.n, frame, weight
         self._second: np.ndarray | None = None
 
-    def frame(self, kind: str) -> Frame:
-        tensors = tensors_on_cluster(self.rows, 2)
+    def frame(self, kind: Kind) -> Frame:
+        tensors = tensors_on_cluster(self.cluster, 2)
         self._weight = tensors.weight
         return Frame(kind, tensors.mean, tensors.covariance)
 
     def within(self, frame: Frame) -> ClusterData:
-        return ClusterData(self.rows, frame, self._weight)
+        return ClusterData(self.cluster, frame, self._weight)
 
     def moments(self, order: int) -> np.ndarray:
         if order == 2 and self._second is not None:
             return self._second
-        moments = self.rows.total(_tensors_within, self._frame, order).about(np.zeros(self.n))
+        moments = self.cluster.total(_tensors_within, self._frame, order).about(np.zeros(self.n))
         if order == 2:
             self._second = moments
         return moments
 
     def inner_with(self, P: Atoms, weights: Sequence[float], gradient: bool) -> InnerProducts:
-        parts = self.rows.total(_form, self._frame, P, list(weights), gradient)
+        parts = self.cluster.total(_form, self._frame, P, list(weights), gradient)
         return InnerProducts(*(None if part is None else part / self._weight for part in parts))
 
     def compressed(self, basis: np.ndarray, order: int) -> TensorData:
-        return TensorData(self.rows.total(_compressed, self._frame, basis, order))
+        return TensorData(self.cluster.total(_compressed, self._frame, basis, order))
 
 
 def _tensors_within(

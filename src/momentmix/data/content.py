@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
+#: Entries of X beyond which rows are taken as they stand: a search then looks at a sample of them.
+LARGE_DATA = 2_000_000
 #: Digits of numbers of about 1 to which decisions are made; the rest may be rounding, and ties, of
 #: which whole-numbered data have many, must not be decided by that.
 DIGITS = 9

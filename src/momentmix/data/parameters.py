@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from momentmix.covariance import Kind
+
 
 class Parameters(NamedTuple):
     """Weights (m,), means (m, n) and covariances of a mixture while it is being fitted.
@@ -16,3 +18,11 @@ class Parameters(NamedTuple):
     weights: np.ndarray
     means: np.ndarray
     covariances: np.ndarray
+
+
+def by_weight(kind: Kind, parameters: Parameters) -> Parameters:
+    """The components by falling weight; of equal ones, by their means."""
+    weights, means, covariances = parameters
+    keys = [*means.T[::-1], -np.round(weights, 9)]
+    order = np.lexsort(keys)
+    return Parameters(weights[order], means[order], kind.taken(covariances, order))

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from momentmix.covariance import Zero, projected_covariance, without_noise
+from momentmix.data.content import LARGE_DATA, by_distance
 from momentmix.data.frame import Frame
 from momentmix.distributions.moment_tensors import MomentTensors
 from momentmix.moments.atoms import Atoms
@@ -25,9 +26,33 @@ from momentmix.tensors.isserlis import atom_sums
 from momentmix.tensors.packed import linear_map, order_slice, plus_gaussian, total_size
 
 
-class Data(Protocol):
+class MomentSource(Protocol):
+    """What an implicit cost asks: inner products with the moments of atoms."""
+
     n: int
-    passes: int  # over the rows, for each evaluation of ``inner_with``
+
+    @property
+    def passes(self) -> int:
+        """Passes over the rows that each evaluation takes; 0 where there are none to read."""
+
+    def inner_with(self, P: Atoms, weights: Sequence[float], gradient: bool) -> InnerProducts:
+        """Σ_k w_k ⟨M_i, M⟩ for each atom of P, and the gradient in P."""
+
+
+class Data(MomentSource, Protocol):
+    """What a fit asks of its data."""
+
+    @property
+    def order(self) -> int | None:
+        """The highest order of which the moments are known; None where all are."""
+
+    @property
+    def rows(self) -> int:
+        """Rows that each evaluation reads, as far as anybody knows."""
+
+    @property
+    def count(self) -> float:
+        """How many samples the data are, whatever their weights; ∞ for those of a mixture."""
 
     def frame(self, kind: str) -> Frame:
         """Coordinates in which the data are centred and scaled."""
@@ -38,24 +63,35 @@ class Data(Protocol):
     def moments(self, order: int) -> np.ndarray:
         """Packed moments of orders 0..order; (N,)."""
 
-    def inner_with(self, P: Atoms, weights: Sequence[float], gradient: bool) -> InnerProducts:
-        """Σ_k w_k ⟨M_i, M⟩ for each atom of P, and the gradient in P."""
-
     def compressed(self, basis: np.ndarray, order: int) -> Data:
         """What the data are along an orthonormal basis (n, r), to be asked up to an order."""
 
 
 class AtomData:
-    """Atoms in memory: samples, samples with noise taken out, mixtures."""
+    """Atoms in memory: samples, samples with noise taken out, mixtures.
+
+    ``count`` is how many samples they are; by default as many as atoms, if those are points.
+    """
 
     passes = 1
+    order = None
 
-    def __init__(self, atoms: Atoms) -> None:
+    def __init__(self, atoms: Atoms, count: float | None = None) -> None:
         self.atoms, self.n = atoms, int(atoms.means.shape[1])
+        self.count = count if count is not None else len(atoms) if atoms.covariance.zero else np.inf
 
     @classmethod
-    def of_rows(cls, X: np.ndarray, weights: np.ndarray | None) -> AtomData:
-        return cls(Atoms(1 / len(X) if weights is None else weights, X, Zero(X.shape[1]), np))
+    def of_rows(
+        cls, X: np.ndarray, weights: np.ndarray | None, count: float | None = None
+    ) -> AtomData:
+        """Rows (p, n) with weights (p,) of sum 1, or equal ones, that count for ``count`` rows."""
+        return cls(
+            Atoms(1 / len(X) if weights is None else weights, X, Zero(X.shape[1]), np), count
+        )
+
+    @property
+    def rows(self) -> int:
+        return len(self.atoms)
 
     def frame(self, kind: str) -> Frame:
         if self.atoms.covariance.zero:
@@ -63,12 +99,16 @@ class AtomData:
         return Frame.of_atoms(kind, self.atoms)
 
     def within(self, frame: Frame) -> AtomData:
-        return AtomData(frame.apply_atoms(self.atoms))
+        return AtomData(frame.apply_atoms(self.atoms), self.count)
 
-    def in_order(self, order: np.ndarray) -> AtomData:
-        """Rows without noise in another order."""
+    def in_order(self) -> AtomData:
+        """Rows in an order that follows from what they hold, unless there are very many."""
+        X = self.atoms.means
+        if X.size > LARGE_DATA:
+            return self
+        order = by_distance(X)
         weights = None if self.weights is None else self.weights[order]
-        return AtomData.of_rows(self.atoms.means[order], weights)
+        return AtomData.of_rows(X[order], weights, self.count)
 
     @property
     def weights(self) -> np.ndarray | None:
@@ -109,17 +149,27 @@ class TensorData:
     """Moments alone; the rows they come from are not needed any more."""
 
     passes = 0
+    rows = 0
 
-    def __init__(self, tensors: MomentTensors) -> None:
+    def __init__(self, tensors: MomentTensors, count: float | None = None) -> None:
         self.tensors, self.n = tensors, tensors.n_features
+        self.count = float(tensors.count) if count is None else count
+
+    @property
+    def order(self) -> int:
+        return self.tensors.order
 
     def frame(self, kind: str) -> Frame:
         return Frame(kind, self.tensors.mean, self.tensors.covariance)
 
     def within(self, frame: Frame) -> TensorData:
-        n, order = self.n, self.tensors.order
-        packed = _scaled(self.tensors.about(frame.centre), n, order, frame)
-        return TensorData(MomentTensors.from_sums(self.tensors.count, np.zeros(n), packed, order))
+        return self._with(_scaled(self.tensors.about(frame.centre), self.n, self.order, frame))
+
+    def _with(self, packed: np.ndarray) -> TensorData:
+        """Other moments of the same samples, about the origin."""
+        centre = np.zeros(self.n)
+        tensors = MomentTensors.from_sums(self.tensors.count, centre, packed, self.order)
+        return TensorData(tensors, self.count)
 
     def moments(self, order: int) -> np.ndarray:
         return self.tensors.about(np.zeros(self.n))[: total_size(self.n, order)]
@@ -128,9 +178,8 @@ class TensorData:
         return self.tensors.inner_with(P, weights, gradient)
 
     def debiased(self, noise: Any) -> TensorData:
-        n, order = self.n, self.tensors.order
-        packed = plus_gaussian(self.moments(order), n, covariance=-noise.matrices()[0])
-        return TensorData(MomentTensors.from_sums(self.tensors.count, np.zeros(n), packed, order))
+        out = -noise.matrices()[0]
+        return self._with(plus_gaussian(self.moments(self.order), self.n, covariance=out))
 
     def compressed(self, basis: np.ndarray, order: int) -> TensorData:
         packed, r = linear_map(self.moments(order), basis.T), basis.shape[1]
@@ -140,7 +189,7 @@ class TensorData:
 class Rescaled:
     """Points tested against data in another unit: the points are rescaled, the data not copied."""
 
-    def __init__(self, data: Data, unit: float) -> None:
+    def __init__(self, data: MomentSource, unit: float) -> None:
         self.data, self.unit, self.n, self.passes = data, unit, data.n, data.passes
 
     def inner_with(self, P: Atoms, weights: Sequence[float], gradient: bool) -> InnerProducts:
@@ -156,7 +205,7 @@ class Rescaled:
 class Deflated:
     """Data with the moments of some atoms taken out."""
 
-    def __init__(self, data: Data, atoms: Atoms) -> None:
+    def __init__(self, data: MomentSource, atoms: Atoms) -> None:
         self.data, self.atoms, self.n, self.passes = data, atoms, data.n, data.passes
 
     def inner_with(self, P: Atoms, weights: Sequence[float], gradient: bool) -> InnerProducts:

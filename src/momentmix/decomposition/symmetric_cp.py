@@ -9,25 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from numbers import Integral, Real
-from types import SimpleNamespace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from momentmix.covariance import Zero
-from momentmix.data.sources import AtomData, TensorData, data_of
+from momentmix.data.sources import AtomData, Data, data_of
 from momentmix.decomposition.subspace import estimated_rank
-from momentmix.decomposition.terms import TermSearch
-from momentmix.estimators.settings import generator, number, one_of
-from momentmix.matching.choices import check_rank
-from momentmix.matching.matching import Fit
+from momentmix.decomposition.terms import TermInit, TermSearch
+from momentmix.matching.fit import Fit
+from momentmix.matching.identifiability import check_rank
+from momentmix.matching.matching import Augmentation, SolverName
 from momentmix.moments.atoms import Atoms, Gradient
 from momentmix.moments.bilinear import AtomDistribution
 from momentmix.moments.orders import is_single, order_weights, whole_order
+from momentmix.support.checks import generator, number, one_of, whole_number
 from momentmix.support.warnings import warn_user
 
-INITS = ("auto", "random", "spectral")
+INITS: tuple[TermInit, ...] = ("auto", "random", "spectral")
+SOLVERS: tuple[SolverName, ...] = ("auto", "gauss-newton", "lbfgs")
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -72,13 +72,13 @@ class SymmetricCP(AtomDistribution):
 
 def symmetric_cp(
     P: Any,
-    rank: int | str,
+    rank: int | Literal["auto"],
     order: Any,
     *,
     weights: Sequence[float] | None = None,
-    n_init: int | str = "auto",
-    init: str = "auto",
-    solver: str = "auto",
+    n_init: int | Literal["auto"] = "auto",
+    init: TermInit = "auto",
+    solver: SolverName = "auto",
     nonnegative: bool = True,
     max_iter: int = 500,
     tol: float = 1e-10,
@@ -133,7 +133,12 @@ def symmetric_cp(
     """
     data = data_of(P)
     w = _weights_over_orders(order, weights)
-    _check_settings(data, w, init=init, solver=solver, n_init=n_init, max_iter=max_iter, tol=tol)
+    one_of("init", init, INITS)
+    one_of("solver", solver, SOLVERS)
+    whole_number("n_init", n_init, 1, "auto")
+    whole_number("max_iter", max_iter, 1)
+    number("tol", tol, 0)
+    _check_order(data, len(w) - 1)
     rng, single = generator(random_state), is_single(w)
     if isinstance(rank, str):
         if rank != "auto":
@@ -150,11 +155,12 @@ def symmetric_cp(
             f"the moments of {len(data.atoms)} sample(s) have at most {len(data.atoms)} term(s), "
             f"not rank={rank}; give more samples or a lower rank"
         )
-    form = "post-processing" if nonnegative or (single and len(w) % 2 == 0) else "free"
+    form: Augmentation = "post-processing" if nonnegative or (single and len(w) % 2 == 0) else "free"
     search = TermSearch(
         data, rank, w, form=form, solver=solver, max_iter=max_iter, tol=tol, mixture=False
     )
-    return _solution(search, search.solve(init, n_init, rng, verbose))
+    count = None if n_init == "auto" else int(n_init)
+    return _solution(search, search.solve(init, count, rng, verbose))
 
 
 def _solution(search: TermSearch, fit: Fit) -> SymmetricCP:
@@ -182,12 +188,12 @@ def _solution(search: TermSearch, fit: Fit) -> SymmetricCP:
         weights[order],
         vectors[order],
         fit.objective,
-        search.whole,
+        search.has_constant,
         fit.n_iter,
         fit.n_passes,
         fit.converged,
         fit.interrupted,
-        fit.history,
+        list(fit.history),
     )
 
 
@@ -219,15 +225,9 @@ def _weights_over_orders(order: Any, weights: Sequence[float] | None) -> list[fl
     return w
 
 
-def _check_settings(data: AtomData | TensorData, w: list[float], **given: Any) -> None:
-    s = SimpleNamespace(**given)
-    one_of(s, "init", INITS)
-    one_of(s, "solver", ("auto", "gauss-newton", "lbfgs"))
-    number(s, "n_init", Integral, 1, ("auto",))
-    number(s, "max_iter", Integral, 1)
-    number(s, "tol", Real, 0)
-    if isinstance(data, TensorData) and data.tensors.order < len(w) - 1:
+def _check_order(data: Data, order: int) -> None:
+    if data.order is not None and data.order < order:
         raise ValueError(
-            f"these moments were kept up to order {data.tensors.order}, not {len(w) - 1}; "
-            f"accumulate with order={len(w) - 1}"
+            f"these moments were kept up to order {data.order}, not {order}; "
+            f"accumulate with order={order}"
         )

@@ -6,9 +6,9 @@ to stand for one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Literal
 
 import numpy as np
 from scipy.optimize import nnls
@@ -16,18 +16,27 @@ from scipy.optimize import nnls
 from momentmix.covariance import Zero
 from momentmix.data.frame import Frame
 from momentmix.data.parameters import Parameters
-from momentmix.data.sources import AtomData, Data, Deflated, Rescaled, as_tensors
+from momentmix.data.sources import Data, Deflated, MomentSource, Rescaled, as_tensors
 from momentmix.decomposition.spectral import decompose, halves, highest_rank
 from momentmix.decomposition.subspace import ROUNDS, augmented, leading_subspace, second_moment
-from momentmix.matching.choices import is_explicit, tensors_pay
-from momentmix.matching.matching import Fit, Model, MomentMatching, match_moments
+from momentmix.matching.costs import is_explicit, tensors_pay
+from momentmix.matching.estimate import match_moments
+from momentmix.matching.fit import Fit
+from momentmix.matching.matching import (
+    Augmentation,
+    Callback,
+    Matched,
+    Model,
+    MomentMatching,
+    SolverName,
+)
 from momentmix.matching.starts import normal_points
 from momentmix.moments.atoms import Atoms
 from momentmix.moments.orders import is_single
-from momentmix.solvers import Solution
 from momentmix.support.progress import Progress
 from momentmix.tensors.dense import packed_size
 
+TermInit = Literal["auto", "random", "spectral"]
 #: Cosine from which two terms share a direction, iterations after which that is looked for, and
 #: random starts for the one that must move.
 SHARED, LOOK, TRIES = 0.9, 40, 6
@@ -35,7 +44,7 @@ SHARED, LOOK, TRIES = 0.9, 40, 6
 SPECTRAL_WORK = 1e11
 
 
-def start_at(vectors: np.ndarray, data: Any, model: Model) -> Parameters:
+def start_at(vectors: np.ndarray, data: MomentSource, model: Model) -> Parameters:
     """Weights for vectors by linear least squares, none of them so small as to be lost."""
     w, d = model.weights, model.order
     single = is_single(w)
@@ -61,16 +70,9 @@ def start_at(vectors: np.ndarray, data: Any, model: Model) -> Parameters:
     return Parameters(weights, vectors, np.empty((len(weights), 0)))
 
 
-Found = tuple[Parameters, Solution]
-
-
-def _after(before: Found, found: Found) -> Found:
+def _after(before: Matched, found: Matched) -> Matched:
     """A solution that another led to, with the iterations of both."""
-    parameters, last = found
-    first = before[1]
-    last.n_iter, last.n_passes = first.n_iter + last.n_iter, first.n_passes + last.n_passes
-    last.history = first.history + last.history
-    return parameters, last
+    return Matched(found.parameters, found.solution.after(before.solution))
 
 
 class TermMatching(MomentMatching):
@@ -83,18 +85,18 @@ class TermMatching(MomentMatching):
     agreeing = 3  # terms that no move improves are seldom wrong
 
     def __init__(self, model: Model, data: Data, rng: np.random.Generator) -> None:
-        super().__init__(model, data)
-        self.rng = rng
+        super().__init__(model, data, data.moments(model.order) if model.explicit else None)
+        self.data, self.rng = data, rng
 
     def solve(
         self,
         start: Parameters,
         *,
         strict: bool,
-        callback: Callable | None = None,
+        callback: Callback | None = None,
         tol: float | None = None,
         max_iter: int | None = None,
-    ) -> Found:
+    ) -> Matched:
         """From a start to the end, with a look after a while whether two terms share one.
 
         ``carried``: the best was carried on to the limit already; ``failed``: the last move did
@@ -102,24 +104,25 @@ class TermMatching(MomentMatching):
         """
         limit = self.model.max_iter if max_iter is None else max_iter
 
-        def run(start: Parameters, most: int) -> Found:
+        def run(start: Parameters, most: int) -> Matched:
             return super(TermMatching, self).solve(
                 start, strict=strict, callback=callback, tol=tol, max_iter=most
             )
 
         best, moves, failed, carried = run(start, min(limit, LOOK)), 0, False, False
-        while not best[1].interrupted:
-            done = moves == self.model.m or abs(best[1].value) <= 1e5 * self.zero
-            pair = None if done else self._shared(best[0])
+        while not best.solution.interrupted:
+            done = moves == self.model.m or abs(best.solution.value) <= 1e5 * self.zero
+            pair = None if done else self._shared(best.parameters)
             if pair is None or failed:
-                if carried or best[1].converged or best[1].n_iter >= limit:
+                if carried or best.solution.converged or best.solution.n_iter >= limit:
                     break
-                best = _after(best, run(best[0], limit - best[1].n_iter))
+                best = _after(best, run(best.parameters, limit - best.solution.n_iter))
                 carried, failed = True, False
                 continue
             moves += 1
-            trial = _after(best, run(self._apart(best[0], *pair), LOOK))
-            if trial[1].value < best[1].value - 1e-3 * abs(best[1].value):
+            trial = _after(best, run(self._apart(best.parameters, *pair), LOOK))
+            lowest = best.solution.value
+            if trial.solution.value < lowest - 1e-3 * abs(lowest):
                 best, carried = trial, False
             else:
                 failed = True
@@ -153,17 +156,17 @@ class TermMatching(MomentMatching):
 
     def _one_term(self, others: Atoms, points: np.ndarray | None) -> Parameters:
         """The best term for what the others leave, from given points or from random ones."""
-        data: Any = Deflated(self.data, others) if len(others) else self.data
-        form = "free" if self.model.augmentation == "free" else "post-processing"
+        left: MomentSource = Deflated(self.data, others) if len(others) else self.data
+        form: Augmentation = "free" if self.model.augmentation == "free" else "post-processing"
         one = replace(
             self.model, m=1, explicit=False, max_iter=50, tol=1e-6, augmentation=form, mixture=False
         )
-        matching = MomentMatching(one, data)
+        matching = MomentMatching(one, left, None)
         if points is None:
             points = normal_points(self.data, self.rng)[:TRIES]
-        starts = [start_at(point[None], data, one) for point in points]
+        starts = [start_at(point[None], left, one) for point in points]
         found = [matching.solve(start, strict=False) for start in starts]
-        return min(found, key=lambda pair: pair[1].value)[0]
+        return min(found, key=lambda matched: matched.solution.value).parameters
 
 
 class TermSearch:
@@ -180,8 +183,8 @@ class TermSearch:
         rank: int,
         weights: Sequence[float],
         *,
-        form: str,
-        solver: str,
+        form: Augmentation,
+        solver: SolverName,
         max_iter: int,
         tol: float,
         mixture: bool,
@@ -190,12 +193,16 @@ class TermSearch:
         self.single = is_single(self.weights)
         self.form, self.solver, self.mixture = form, solver, mixture
         self.max_iter, self.tol = max_iter, tol
-        self.whole = False  # whether the cost has its constant
+
+    @property
+    def has_constant(self) -> bool:
+        """Whether the cost of a fit has its constant ‖T‖², or lacks it."""
+        return is_explicit(Zero, self.rank, self.data.n, self.d)
 
     def solve(
         self,
-        init: str,
-        n_init: int | str,
+        init: TermInit,
+        n_init: int | None,
         rng: np.random.Generator,
         verbose: int,
         given: Parameters | None = None,
@@ -217,7 +224,7 @@ class TermSearch:
         scaled = [w * unit ** (2 * (k - d)) if w else 0.0 for k, w in enumerate(self.weights)]
         few = basis.shape[1] < n
         small = self._scaled(self.data.compressed(basis, d) if few else self.data, unit)
-        explicit = is_explicit("zero", self.rank, small.n, d)
+        explicit = is_explicit(Zero, self.rank, small.n, d)
         matching = TermMatching(self._model(small.n, scaled, explicit), small, rng)
         if given is not None:
             starts = [given._replace(means=given.means / unit)]
@@ -225,23 +232,23 @@ class TermSearch:
             starts = self._starts(matching, init, self._count(n_init, explicit), rng)
         with Progress(verbose, len(starts)) as progress:
             fit = match_moments(matching, starts, progress.iteration)
-        fit.parameters = fit.parameters._replace(means=fit.parameters.means @ basis.T)
+        means = fit.parameters.means @ basis.T
+        fit = replace(fit, parameters=fit.parameters._replace(means=means))
         if few and not fit.interrupted:
             fit = self._finished(fit, unit, scaled)
-        self.whole = is_explicit("zero", self.rank, n, d)
-        fit.n_passes += passes * self.data.passes
-        return self._in_units(fit, unit)
+        passes = passes * self.data.passes
+        return self._in_units(replace(fit, n_passes=fit.n_passes + passes), unit)
 
     def _scaled(self, data: Data, unit: float) -> Data:
         """Data in a unit, as moments where those are cheaper."""
-        rows = len(data.atoms) if isinstance(data, AtomData) else 0
-        if rows > 1000 and tensors_pay(rows, "zero", self.rank, data.n, self.d):
+        rows = data.rows
+        if rows > 1000 and tensors_pay(rows, Zero, self.rank, data.n, self.d):
             data = as_tensors(data, self.d)
-        return data.within(Frame("zero", np.zeros(data.n), unit**2 * np.eye(data.n)))
+        return data.within(Frame(Zero, np.zeros(data.n), unit**2 * np.eye(data.n)))
 
     def _model(self, n: int, weights: list[float], explicit: bool) -> Model:
         return Model(
-            kind="zero",
+            kind=Zero,
             m=self.rank,
             n=n,
             order=self.d,
@@ -256,9 +263,9 @@ class TermSearch:
             mixture=self.mixture,
         )
 
-    def _count(self, n_init: int | str, explicit: bool) -> int:
-        if not isinstance(n_init, str):
-            return int(n_init)
+    def _count(self, n_init: int | None, explicit: bool) -> int:
+        if n_init is not None:
+            return n_init
         if self.solver == "lbfgs":
             return 8 if explicit else 4  # a start takes hundreds of iterations
         return 30 if explicit else 4
@@ -266,23 +273,26 @@ class TermSearch:
     def _finished(self, first: Fit, unit: float, weights: list[float]) -> Fit:
         """Least squares in all dimensions, from the solution in a few."""
         n = self.data.n
-        explicit = is_explicit("zero", self.rank, n, self.d)
-        data: Any = self._scaled(self.data, unit) if explicit else Rescaled(self.data, unit)
-        matching = MomentMatching(self._model(n, weights, explicit), data)
+        model = self._model(n, weights, self.has_constant)
+        if model.explicit:
+            matching = MomentMatching.of(model, self._scaled(self.data, unit))
+        else:
+            matching = MomentMatching(model, Rescaled(self.data, unit), None)
         fit = match_moments(matching, [first.parameters])
-        fit.n_iter += first.n_iter
-        fit.n_passes += first.n_passes
-        return fit
+        n_iter, n_passes = first.n_iter + fit.n_iter, first.n_passes + fit.n_passes
+        return replace(fit, n_iter=n_iter, n_passes=n_passes)
 
     def _in_units(self, fit: Fit, unit: float) -> Fit:
         scale = unit ** (2 * self.d)
-        fit.parameters = fit.parameters._replace(means=fit.parameters.means * unit)
-        fit.objective *= scale
-        fit.history = [value * scale for value in fit.history]
-        return fit
+        return replace(
+            fit,
+            parameters=fit.parameters._replace(means=fit.parameters.means * unit),
+            objective=fit.objective * scale,
+            history=tuple(value * scale for value in fit.history),
+        )
 
     def _starts(
-        self, matching: TermMatching, init: str, count: int, rng: np.random.Generator
+        self, matching: TermMatching, init: TermInit, count: int, rng: np.random.Generator
     ) -> list[Parameters]:
         small, model = matching.data, matching.model
         if init == "spectral":

@@ -1,50 +1,20 @@
-"""MomentMixture: the scikit-learn estimator. It validates, calls, and sets attributes."""
+"""MomentMixture: the scikit-learn estimator. It says what its parameters mean; base.py fits."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Literal
 
-import numpy as np
+from numpy.typing import ArrayLike
 
-from momentmix.cluster.rows import DaskRows, is_dask
-from momentmix.covariance import LogNormalPrior, on_floor, prior_for, too_few
-from momentmix.data.cluster import ClusterData
-from momentmix.data.frame import Frame
-from momentmix.data.parameters import Parameters
-from momentmix.data.rounding import least_variances, rounding_variances
-from momentmix.data.sources import AtomData, Data, TensorData
-from momentmix.distributions.mixture import Mixture
-from momentmix.distributions.moment_tensors import MomentTensors, tensors_on_cluster
-from momentmix.estimators.base import MixtureEstimator, by_weight
-from momentmix.estimators.settings import (
-    check_settings,
-    frame_for,
-    given_start,
-    model_for,
-    order_for,
-)
-from momentmix.fitting.noise import effective_count
-from momentmix.likelihood import search
-from momentmix.likelihood.cluster import ClusterLikelihood
-from momentmix.likelihood.em import Density, Likelihood
-from momentmix.likelihood.strength import cross_validated
-from momentmix.matching import matching
-from momentmix.matching.choices import (
-    gaussian_weights,
-    parameter_count,
-    sampling_weights,
-    tensors_pay,
-)
-from momentmix.matching.starts import around_points, normal_points
-from momentmix.support.parallel import thread_limit
-from momentmix.support.progress import Progress
-from momentmix.support.warnings import warn_user
-
-#: The least variance of a component even for reg_covar=0, relative to that of the data: one of a
-#: single row must stay finite, and a covariance matrix hold its least eigenvalue to five digits.
-LEAST_VARIANCE = 1e-10
-#: Rows that a Dask array is taken to have, which may not know; tensors pay for that many.
-CLUSTER_ROWS = 10_000_000
+from momentmix.covariance import covariance_type
+from momentmix.data.sources import Data
+from momentmix.estimators.base import MixtureEstimator
+from momentmix.estimators.settings import check_mixture_settings
+from momentmix.fitting.plan import Plan, Sizes, plan_mixture
+from momentmix.fitting.problem import Problem, mixture_problem
+from momentmix.matching.identifiability import parameter_count
+from momentmix.matching.matching import SolverName
+from momentmix.matching.starts import Init
 
 
 class MomentMixture(MixtureEstimator):
@@ -157,28 +127,28 @@ class MomentMixture(MixtureEstimator):
         self,
         n_components: int = 1,
         *,
-        covariance_type: str = "full",
-        order: int | str = "auto",
-        order_weights: Any = "auto",
+        covariance_type: Literal["full", "tied", "diag", "spherical"] = "full",
+        order: int | Literal["auto"] = "auto",
+        order_weights: ArrayLike | Literal["auto"] = "auto",
         omega: float | None = None,
-        weighting: str = "auto",
-        augmentation: str = "implicit",
-        solver: str = "auto",
-        init: str = "auto",
-        n_init: int | str = "auto",
-        polish: str | None = "em",
+        weighting: Literal["auto", "optimal", "orders"] = "auto",
+        augmentation: Literal["implicit", "post-processing"] = "implicit",
+        solver: SolverName = "auto",
+        init: Init = "auto",
+        n_init: int | Literal["auto"] = "auto",
+        polish: Literal["em"] | None = "em",
         reg_covar: float = 1e-6,
         max_iter: int = 200,
         tol: float = 1e-6,
-        weights_init: Any = None,
-        means_init: Any = None,
-        covariances_init: Any = None,
-        random_state: Any = None,
+        weights_init: ArrayLike | None = None,
+        means_init: ArrayLike | None = None,
+        covariances_init: ArrayLike | None = None,
+        random_state: object = None,
         warm_start: bool = False,
         verbose: int = 0,
         n_jobs: int | None = None,
-        moments: str = "auto",
-        prior: str | float | None = "auto",
+        moments: Literal["auto", "tensors", "samples"] = "auto",
+        prior: float | Literal["auto", "cv"] | None = "auto",
     ) -> None:
         self.n_components = n_components
         self.covariance_type = covariance_type
@@ -204,268 +174,14 @@ class MomentMixture(MixtureEstimator):
         self.moments = moments
         self.prior = prior
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> MomentMixture:
-        """Fit to the rows of X; ``sample_weight`` counts each row that many times."""
-        check_settings(self)
-        if is_dask(X):
-            return self._fit_dask(X, sample_weight)
-        with self._kept_if_refused():
-            early = False
-            try:
-                rows = self._fitted_rows(X, sample_weight)
-            except KeyboardInterrupt:  # even a guess needs these
-                rows, early = self._fitted_rows(X, sample_weight), True
-            return self._fit_rows(*rows, early)
-
-    def _fit_rows(
-        self, X: np.ndarray, weights: np.ndarray | None, count: float, early: bool = False
-    ) -> MomentMixture:
-        if self.polish is None:
-            data = self._data(X, weights)
-            self._end_stream()
-            return self._fit_pure(data, 1, count, early)
-        if self.prior is not None and count < 0.1 * len(X):
-            warn_user(
-                f"the weights of {len(X)} rows sum to {count:g}, and count as so many rows beside "
-                "the prior; scale them to sum to the number of rows, or use prior=None",
-                UserWarning,
-            )
-        try:
-            parts = self._likelihood_problem(X, weights, count)
-        except KeyboardInterrupt:  # even a guess needs these
-            parts, early = self._likelihood_problem(X, weights, count), True
-        frame = parts[1]
-        self._end_stream()
-        with thread_limit(self.n_jobs):
-            result = self._solve_likelihood(*parts, early)
-        penalty = result.log_likelihood - result.log_posterior
-        result.log_likelihood -= frame.log_volume
-        result.log_likelihoods = [v - frame.log_volume for v in result.log_likelihoods]
-        sharp = Density.of(self.covariance_type, result.parameters).peaks is not None
-        if sharp or X.size <= search.LARGE_DATA:
-            # Of the parameters as they will be: rounded in the units of X, which a peak notices.
-            mixture = Mixture(*frame.back(result.parameters), self.covariance_type)
-            result.log_likelihood = float(np.average(mixture.log_prob(X), weights=weights))
-        result.log_posterior = result.log_likelihood - penalty
-        self._finish(result, frame, parts[3].floor, count)
-        return self
-
-    def _likelihood_problem(
-        self, X: np.ndarray, weights: np.ndarray | None, count: float
-    ) -> tuple[matching.Model, Frame, AtomData, Likelihood]:
-        data = AtomData.of_rows(X, weights)
-        frame = frame_for(self, data)
-        hidden = least_variances(X)
-        if self.prior is not None:
-            hidden = np.maximum(hidden, rounding_variances(X, weights, count))
-        scaled = search.in_order(data.within(frame))
-        rows, weights = scaled.atoms.means, scaled.weights
-        likelihood = Likelihood(
-            rows,
-            weights,
-            self.covariance_type,
-            frame.bound(self._floor, hidden),
-            prior=self._prior(X.shape[1]),
-            count=count,
-            to_features=frame.to_features,
-        )
-        auto_weights = gaussian_weights
-        if self.n_init != "auto":  # moment starts, weighted by the noise of these rows
-
-            def auto_weights(order: int) -> list[float]:
-                return sampling_weights(rows, weights, order)
-
-        model = model_for(self, scaled, frame.unit, False, auto_weights)
-        return model, frame, scaled, likelihood
-
-    def _prior(self, n: int) -> LogNormalPrior | None:
-        return prior_for(self.covariance_type, n, self.prior)
-
-    @property
-    def _floor(self) -> float:
-        return max(float(self.reg_covar), LEAST_VARIANCE)
-
-    def _fit_dask(self, X: Any, sample_weight: Any) -> MomentMixture:
-        """The moment estimate, and EM from there on the workers: no rows leave them."""
-        rows = DaskRows(X, sample_weight)
-        self._end_stream()
-        kind, m, n = self.covariance_type, int(self.n_components), rows.n
-        self._note_features(X)
-        order = order_for(self, n)
-        pays = tensors_pay(CLUSTER_ROWS, kind, m, n, order)
-        data: Data = ClusterData(rows)
-        if self.moments == "tensors" or (self.moments == "auto" and pays):
-            data = TensorData(tensors_on_cluster(rows, order))
-        frame = frame_for(self, data)
-        scaled = data.within(frame)
-        with thread_limit(self.n_jobs):
-            result = self._solve_moments(model_for(self, scaled, frame.unit, True), frame, scaled)
-        result.log_likelihood, em = np.nan, None
-        if self.polish == "em" and not result.interrupted:
-            em = ClusterLikelihood(rows, frame, kind, self._floor, prior=self._prior(n))
-            with Progress(self.verbose, int(self.max_iter), "EM steps") as progress:
-                polished = em.fit(
-                    matching.widened(kind, result.parameters),
-                    tol=float(self.tol),
-                    max_iter=int(self.max_iter),
-                    callback=progress.step,
-                )
-            result.parameters, result.n_iter = polished.parameters, polished.n_iter
-            result.log_likelihood = polished.log_likelihood - frame.log_volume
-            result.log_posterior = polished.log_posterior - frame.log_volume
-            result.converged, result.interrupted = polished.converged, polished.interrupted
-            result.strength = 0.0 if em.prior is None else em.prior.strength
-        result.n_passes = rows.n_passes
-        self._finish(result, frame, self._floor, em.count if em is not None else np.inf)
-        return self
-
-    def _data(self, X: np.ndarray, weights: np.ndarray | None) -> Data:
-        """Rows for a pure moment fit, or the moments that one pass over them gives."""
-        order = order_for(self, X.shape[1])
-        kind, m = self.covariance_type, int(self.n_components)
-        pays = tensors_pay(len(X), kind, m, X.shape[1], order)
-        if self.moments == "tensors" or (self.moments == "auto" and pays):
-            with thread_limit(self.n_jobs):
-                return TensorData(MomentTensors.from_samples(X, order, weights))
-        return AtomData.of_rows(X, weights)
-
-    def _fit_pure(
-        self, data: Data, passes: int = 0, count: float | None = None, early: bool = False
-    ) -> MomentMixture:
-        """The moment estimate; ``passes`` were made over ``count`` rows to get the data."""
-        try:
-            frame, scaled, model = self._moment_problem(data)
-        except KeyboardInterrupt:  # even a guess needs these
-            (frame, scaled, model), early = self._moment_problem(data), True
-        with thread_limit(self.n_jobs):
-            result = self._solve_moments(model, frame, scaled, early)
-        result.log_likelihood = np.nan
-        result.n_passes += passes if data.passes == 0 else 0
-        rows = effective_count(data) if count is None else count
-        self._finish(result, frame, model.floor, rows)
-        return self
-
-    def _moment_problem(self, data: Data) -> tuple[Frame, Data, matching.Model]:
-        frame = frame_for(self, data)
-        scaled = data.within(frame)
-        return frame, scaled, model_for(self, scaled, frame.unit, True)
-
-    def _solve_moments(
-        self, model: matching.Model, frame: Frame, data: Data, early: bool = False
-    ) -> matching.Fit:
-        """The best moment estimate; a guess if Ctrl-C came before (``early``) or early."""
-        rng = self._generator()
-        given = given_start(self, model, frame, None, rng)
-        if model.m == 1 and given is None:
-            return matching.single_component(model.kind, data, self._floor)
-        count = 60 if model.explicit else 4
-        if self.n_init != "auto":
-            count = int(self.n_init)
-        points: np.ndarray | None = None
-        starts = [given] if given is not None else []
-        try:
-            if early:
-                raise KeyboardInterrupt
-            points = normal_points(data, rng)
-            starts = starts or search.default_starts(
-                points, None, model, rng, self.init, count, data
-            )
-            with Progress(self.verbose, len(starts)) as progress:
-                return matching.match_moments(
-                    matching.MomentMatching(model, data), starts, progress.iteration
-                )
-        except KeyboardInterrupt:
-            if points is None:
-                points = normal_points(data, rng)
-            guess = starts[0] if starts else around_points(model.kind, points[: model.m])
-            return matching.Fit(guess, np.nan, interrupted=True)
-
-    def _solve_likelihood(
-        self, model: matching.Model, frame: Frame, data: AtomData, whole: Likelihood, early: bool
-    ) -> matching.Fit:
-        """The best likelihood; a guess if Ctrl-C came before (``early``) or early in the search."""
-        rng = self._generator()
-        given = given_start(self, model, frame, whole, rng)
-        if model.m == 1 and given is None:
-            fit = matching.single_component(model.kind, data, whole.floor)
-            fit.log_posterior = fit.log_likelihood = whole.value(fit.parameters)
-            return fit
-        try:
-            if early:
-                raise KeyboardInterrupt
-            fit = self._search(model, data, whole, given, rng)
-            if self.prior == "cv" and whole.prior is not None and not fit.interrupted:
-                customary = whole.prior
-                whole.prior = cross_validated(whole, customary, fit.parameters, rng)
-                if whole.prior.strength != customary.strength:
-                    fit = self._search(model, data, whole, given, rng)
-            fit.strength = 0.0 if whole.prior is None else whole.prior.strength
-            return fit
-        except KeyboardInterrupt:  # so early that there is nothing better than a guess
-            points = normal_points(data, rng)
-            guess = given or around_points(model.kind, points[: model.m])
-            return matching.Fit(guess, np.nan, whole.value(guess), interrupted=True)
-
-    def _search(
-        self,
-        model: matching.Model,
-        data: AtomData,
-        whole: Likelihood,
-        given: Parameters | None,
-        rng: np.random.Generator,
-    ) -> matching.Fit:
-        tol, max_iter = float(self.tol), int(self.max_iter)
-        if max_iter == 0 and given is None:  # as in scikit-learn: a start, and what it is worth
-            given = next(search.plain_starts(whole, model.m, rng))
-        if given is not None:
-            with Progress(self.verbose, max_iter, "EM steps") as progress:
-                result = whole.fit(given, tol=tol, max_iter=max_iter, callback=progress.step)
-            return search.of_likelihood(result)
-        auto = self.n_init == "auto"
-        part = search.sample_of_rows(whole, rng)
-        matchings, jobs = [], []
-        if not auto:
-            matchings = [matching.MomentMatching(model, data)]
-            starts = search.default_starts(
-                part.X, part.weights, model, rng, self.init, int(self.n_init), data
-            )
-            jobs = [(0, start) for start in starts]
-        with Progress(self.verbose, 2 * len(jobs) + 10) as progress:
-            return search.fit_likelihood(
-                matchings,
-                part,
-                whole,
-                jobs,
-                model.m,
-                rng,
-                tol=tol,
-                max_iter=max_iter,
-                wide=auto,
-                callback=progress.start,
-            )
-
-    def _finish(self, result: matching.Fit, frame: Frame, floor: Any, count: float) -> None:
-        kind = self.covariance_type
-        starts = (self.weights_init, self.means_init, self.covariances_init)
-        if not self.warm_start and all(part is None for part in starts):
-            result.parameters = by_weight(kind, result.parameters)
-        weights, _, covariances = result.parameters
-        flat = np.broadcast_to(on_floor(kind, covariances, floor), weights.shape)
-        thin = too_few(kind, count * weights, frame.n) if len(weights) > 1 else flat & False
-        try:
-            self._set(result, frame.back(result.parameters), kind)
-        except np.linalg.LinAlgError as error:
-            raise ValueError(
-                f"a fitted covariance is singular with reg_covar={self.reg_covar:g}; raise it, "
-                "or drop constant or dependent features"
-            ) from error
-        self._note_collapse(flat, thin, count * weights)
-
     def _check_settings(self) -> None:
-        check_settings(self)
+        check_mixture_settings(self)
 
-    def _needed_order(self, n: int, held: int | None = None) -> int:
-        return order_for(self, n, held)
+    def _plan(self, sizes: Sizes, polish: bool) -> Plan:
+        return plan_mixture(self, sizes, self._previous_solution(), polish)
+
+    def _problem(self, data: Data, plan: Plan) -> Problem:
+        return mixture_problem(data, plan)
 
     def _n_parameters(self) -> int:
-        return parameter_count(self.covariance_type, *self.means_.shape)
+        return parameter_count(covariance_type(self.covariance_type), *self.means_.shape)

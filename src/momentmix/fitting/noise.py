@@ -10,17 +10,7 @@ from typing import Any
 import numpy as np
 
 from momentmix.data.frame import Frame
-from momentmix.data.sources import AtomData, Data, TensorData
 from momentmix.support.warnings import warn_user
-
-
-def effective_count(data: Data) -> float:
-    """How many samples there are, whatever their weights; ∞ for the moments of a mixture."""
-    if isinstance(data, TensorData):
-        return float(data.tensors.count)
-    if not isinstance(data, AtomData) or not data.atoms.covariance.zero:
-        return np.inf
-    return len(data.atoms)
 
 
 def trailing_variance(covariance: np.ndarray, r: int, p: float) -> float:

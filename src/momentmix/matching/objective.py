@@ -7,14 +7,16 @@ data at every evaluation; it serves many. In both, the data side is any distribu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.linalg.blas import dtrmm
+from scipy.sparse import sparray
 
 from momentmix.covariance import pooled_coupling, restricted, stacked
+from momentmix.data.sources import MomentSource
 from momentmix.matching.parametrisation import Parametrisation
 from momentmix.moments.atoms import Atoms
 from momentmix.moments.bell import bell_derivatives, bell_polynomials
@@ -22,6 +24,10 @@ from momentmix.moments.bilinear import InnerProducts, bilinear
 from momentmix.moments.cumulants import cumulants
 from momentmix.tensors.isserlis import covariance_jacobian, gaussian_moments, mean_jacobian
 from momentmix.tensors.packed import entry_orders, multiplicities
+
+
+#: A matrix (N, N) that weights residuals: sparse, or lower triangular.
+Factor: TypeAlias = np.ndarray | sparray
 
 
 class PackedObjective:
@@ -32,7 +38,7 @@ class PackedObjective:
         parametrisation: Parametrisation,
         moments: np.ndarray,
         weights: Sequence[float],
-        factor: Any = None,
+        factor: Factor | None = None,
     ) -> None:
         """``factor`` F (N, N) makes the cost ‖F r‖² of the residual r instead of Σ_k w_k ‖r_k‖²."""
         self.parametrisation = parametrisation
@@ -90,7 +96,7 @@ class PackedObjective:
         return DirectEquations(H)
 
 
-def _times(factor: Any, J: np.ndarray) -> np.ndarray:
+def _times(factor: Factor, J: np.ndarray) -> np.ndarray:
     """factor J, the factor being sparse or lower triangular, in half the work of a full one."""
     if not isinstance(factor, np.ndarray):
         return factor @ J
@@ -120,9 +126,8 @@ class ImplicitObjective:
     """
 
     def __init__(
-        self, parametrisation: Parametrisation, data: Any, weights: Sequence[float]
+        self, parametrisation: Parametrisation, data: MomentSource, weights: Sequence[float]
     ) -> None:
-        """``data`` is whatever has inner products (``inner_with``): a distribution, a cluster."""
         self.parametrisation, self.data = parametrisation, data
         self.weights = [float(w) for w in weights]
         self.n_passes = 0
@@ -232,7 +237,7 @@ class Preconditioner:
             parts.append(np.repeat(np.diag(block), width) * self.scale.reshape(-1) ** 2)
         self.diagonal = np.concatenate(parts)
 
-    def solver(self, damping: float) -> Any:
+    def solver(self, damping: float) -> Callable[[np.ndarray], np.ndarray]:
         """r ↦ (Γ + damping diag Γ)⁻¹ r."""
         factors = [cho_factor(b + damping * np.diag(np.diag(b))) for b in self.blocks]
 

@@ -1,17 +1,17 @@
-"""Initial guesses, in centred and scaled coordinates: means, equal weights, a common covariance."""
+"""Where moment fits start: at some means, with equal weights and a common covariance."""
 
 from __future__ import annotations
 
-import warnings
+from collections.abc import Callable
+from typing import Literal, TypeAlias
 
 import numpy as np
-from sklearn.cluster import KMeans, kmeans_plusplus
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.cluster import kmeans_plusplus
 
-from momentmix.covariance import common_covariance
+from momentmix.covariance import Kind
 from momentmix.data.parameters import Parameters
 from momentmix.data.sources import Data, mean_and_covariance
-from momentmix.support.parallel import single_threaded_openmp
+from momentmix.matching.matching import Model
 from momentmix.tensors.dense import unpack
 from momentmix.tensors.packed import order_slice
 
@@ -75,25 +75,34 @@ def spectral_means(data: Data, m: int, rng: np.random.Generator) -> np.ndarray:
     return np.array(points) @ basis.T
 
 
+Init: TypeAlias = Literal["auto", "random", "k-means++", "spectral"]
+INITS: tuple[Init, ...] = ("random", "k-means++", "spectral", "auto")
+Draw: TypeAlias = Callable[
+    [np.ndarray, np.ndarray | None, int, np.random.Generator], np.ndarray
+]
 #: Starts at points drawn from the data.
-POINTS = {"random": random_points, "k-means++": spread_points}
-INITS = (*POINTS, "spectral")
+POINTS: dict[str, Draw] = {"random": random_points, "k-means++": spread_points}
 
 
-def around_points(kind: str, means: np.ndarray, share: float = 0.5) -> Parameters:
+def around_points(kind: Kind, means: np.ndarray, share: float = 0.5) -> Parameters:
     """Equal weights, and covariances that are a share of the whole spread (which is 1)."""
     m, n = means.shape
-    return Parameters(np.full(m, 1 / m), means, common_covariance(kind, m, share * np.eye(n)))
+    return Parameters(np.full(m, 1 / m), means, kind.repeated(m, share * np.eye(n)))
 
 
-def kmeans_labels(
-    X: np.ndarray, weights: np.ndarray | None, m: int, rng: np.random.Generator
-) -> np.ndarray:
-    """Clusters of one run of k-means, as responsibilities (p, m)."""
-    seed = int(rng.integers(2**31))
-    if len(X) <= m:  # a cluster each, and none for the rest
-        return np.eye(len(X), m)
-    with warnings.catch_warnings(), single_threaded_openmp():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct points than clusters
-        labels = KMeans(m, n_init=1, random_state=seed).fit(X, sample_weight=weights).labels_
-    return (labels[:, None] == np.arange(m)).astype(float)
+def moment_starts(
+    data: Data,
+    model: Model,
+    init: Init,
+    points: np.ndarray,
+    weights: np.ndarray | None,
+    count: int,
+    rng: np.random.Generator,
+) -> list[Parameters]:
+    """``count`` starts of one kind, or of all kinds that draw points in turn for "auto"."""
+    if init == "spectral":
+        means = [spectral_means(data, model.m, rng) for _ in range(count)]
+    else:
+        draws = list(POINTS.values()) if init == "auto" else [POINTS[init]]
+        means = [draws[i % len(draws)](points, weights, model.m, rng) for i in range(count)]
+    return [around_points(model.kind, m) for m in means]

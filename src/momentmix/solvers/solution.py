@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -36,3 +36,12 @@ class Solution:
     converged: bool
     interrupted: bool = False
     history: list[float] = field(default_factory=list, repr=False)
+
+    def after(self, first: Solution) -> Solution:
+        """This solution with the iterations of another that led to it."""
+        return replace(
+            self,
+            n_iter=first.n_iter + self.n_iter,
+            n_passes=first.n_passes + self.n_passes,
+            history=first.history + self.history,
+        )

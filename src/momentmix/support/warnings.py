@@ -13,11 +13,11 @@ class CollapseWarning(UserWarning):
     """A component of a fit rests on next to nothing: a few rows, or one value that rows share."""
 
 
-_HERE = str(Path(__file__).parent)
+_PACKAGE = str(Path(__file__).parents[1])
 
 
 def warn_user(message: str, category: type[Warning] = ConvergenceWarning) -> None:
     frame, level = sys._getframe(1), 2
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_HERE):
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level)

@@ -1,0 +1,115 @@
+"""What a fitted mixture answers about rows, in memory or on a Dask cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from sklearn.base import BaseEstimator, DensityMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from momentmix.cluster.rows import DaskRows, feature_names, is_dask, map_rows
+from momentmix.distributions.mixture import Mixture
+from momentmix.estimators.rows import Table
+from momentmix.likelihood.density import softmax
+from momentmix.support.checks import generator
+
+
+class MixturePredictions(DensityMixin, BaseEstimator):
+    """The methods of a fitted estimator, which has a ``mixture_``."""
+
+    mixture_: Mixture
+    n_features_in_: int
+    random_state: object
+
+    def _n_parameters(self) -> int:
+        raise NotImplementedError
+
+    def score_samples(self, X: Table) -> np.ndarray:
+        """Log density of each row; of a Dask array or DataFrame a lazy Dask array, as below."""
+        return self._by_row(X, Mixture.log_prob)
+
+    def score(self, X: Table, y: object = None) -> float:
+        """Mean log density of the rows."""
+        total, count = self._total_score(X)
+        return total / count
+
+    def predict(self, X: Table) -> np.ndarray:
+        """The most probable component of each row."""
+        return self._by_row(X, _most_probable, dtype=np.int64)
+
+    def predict_proba(self, X: Table) -> np.ndarray:
+        """Posterior probability of each component for each row."""
+        check_is_fitted(self)
+        return self._by_row(X, posterior, width=len(self.mixture_.weights))
+
+    def sample(self, n_samples: int = 1) -> tuple[np.ndarray, np.ndarray]:
+        """Random rows of the fitted mixture, and the component of each."""
+        check_is_fitted(self)
+        return self.mixture_.sample(n_samples, generator(self.random_state))
+
+    def bic(self, X: Table) -> float:
+        """Bayesian information criterion; the lower the better."""
+        total, p = self._total_score(X)
+        return -2 * total + self._n_parameters() * float(np.log(p))
+
+    def aic(self, X: Table) -> float:
+        """Akaike information criterion; the lower the better."""
+        return -2 * self._total_score(X)[0] + 2 * self._n_parameters()
+
+    def _total_score(self, X: Table) -> tuple[float, int]:
+        check_is_fitted(self)
+        if is_dask(X):
+            self._check_features(X)
+            return DaskRows(X).total(_score_of_block, self.mixture_)
+        X = self._rows(X)
+        return float(np.sum(self.mixture_.log_prob(X))), len(X)
+
+    def _by_row(
+        self,
+        X: Table,
+        function: Callable[[Mixture, np.ndarray], np.ndarray],
+        width: int | None = None,
+        dtype: type = float,
+    ) -> np.ndarray:
+        """function(mixture, rows), here or block by block where the rows are."""
+        check_is_fitted(self)
+        if is_dask(X):
+            self._check_features(X)
+            return map_rows(X, function, self.mixture_, width, dtype)
+        X = self._rows(X)
+        found = function(self.mixture_, X)
+        return found.astype(X.dtype, copy=False) if found.dtype.kind == "f" else found
+
+    def _rows(self, X: Table) -> np.ndarray:
+        return validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
+
+    def _check_features(self, X: Table) -> None:
+        """Refuse a Dask table whose columns are not those of the fit."""
+        if X.shape[1] != self.n_features_in_:
+            raise ValueError(
+                f"X has {X.shape[1]} features, but {type(self).__name__} is expecting "
+                f"{self.n_features_in_} features as input"
+            )
+        names, known = feature_names(X), vars(self).get("feature_names_in_")
+        if names is not None and known is not None and list(names) != list(known):
+            raise ValueError(
+                f"the columns are {', '.join(names)}, but were {', '.join(known)} in fit"
+            )
+
+
+def posterior(mixture: Mixture, X: np.ndarray) -> np.ndarray:
+    """(p, m); components are alike where all their densities are 0 to float64."""
+    log_joint = mixture.log_joint(X)
+    log_joint[np.all(log_joint == -np.inf, axis=1)] = 0.0
+    return softmax(log_joint)[0]
+
+
+def _most_probable(mixture: Mixture, X: np.ndarray) -> np.ndarray:
+    return mixture.log_joint(X).argmax(axis=1)
+
+
+def _score_of_block(
+    X: np.ndarray, weights: np.ndarray | None, mixture: Mixture
+) -> tuple[float, int]:
+    return (float(np.sum(mixture.log_prob(X))) if len(X) else 0.0), len(X)

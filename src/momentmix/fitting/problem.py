@@ -1,0 +1,187 @@
+"""What is given: data in the coordinates of a fit, as their moments and as their likelihood."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from momentmix.cluster.rows import DaskRows
+from momentmix.covariance import Bound, Kind
+from momentmix.data.cluster import ClusterData
+from momentmix.data.content import LARGE_DATA
+from momentmix.data.frame import Frame
+from momentmix.data.parameters import Parameters
+from momentmix.data.rounding import least_variances, rounding_variances
+from momentmix.data.sources import AtomData, Data, TensorData
+from momentmix.distributions.mixture import Mixture
+from momentmix.distributions.moment_tensors import MomentTensors, tensors_on_cluster
+from momentmix.fitting.plan import Plan
+from momentmix.likelihood.cluster import ClusterLikelihood
+from momentmix.likelihood.density import Density
+from momentmix.likelihood.em import Likelihood
+from momentmix.likelihood.rows import RowLikelihood
+from momentmix.matching.estimate import MixtureMoments
+from momentmix.matching.fit import Fit
+from momentmix.matching.order_weights import gaussian_weights, sampling_weights
+from momentmix.support.warnings import warn_user
+
+
+class Moments(Protocol):
+    """The moments of data, and fits to them alone."""
+
+    def single(self) -> Fit:
+        """One component, which every method agrees on."""
+
+    def guess(self, rng: np.random.Generator) -> Parameters:
+        """What there is before anything was tried."""
+
+    def estimate(self, rng: np.random.Generator, start: Parameters | None, verbose: int) -> Fit:
+        """The moment estimate, from a start if there is one."""
+
+
+class Coordinates(Protocol):
+    """The coordinates of a fit, and the way between them and those of X."""
+
+    kind: Kind  # of covariances in the coordinates of X
+    log_volume: float
+
+    def apply(self, X: np.ndarray) -> np.ndarray:
+        """Points in the coordinates of the fit."""
+
+    def forward(self, parameters: Parameters) -> Parameters:
+        """Parameters in the coordinates of the fit."""
+
+    def back(self, parameters: Parameters) -> Parameters:
+        """Parameters in the coordinates of X."""
+
+
+class Collapse(NamedTuple):
+    """Which components are not to be trusted; all (m,)."""
+
+    flat: np.ndarray  # those without extent in some direction
+    thin: np.ndarray  # those that rest on too few samples
+    counts: np.ndarray  # samples that each rests on
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Coordinates, moments, and the likelihood where there is one; nothing here is left to chance.
+
+    ``floor`` bounds covariances from below, in the coordinates of the fit; None where they are
+    known.
+    """
+
+    frame: Coordinates
+    moments: Moments
+    likelihood: Likelihood | None
+    count: float  # samples, as far as is known before a pass
+    floor: Bound | None
+    rows: AtomData | None = None  # rows in memory, in the coordinates of X
+    cluster: DaskRows | None = None  # rows on a cluster, which know how often they were read
+    passes: int = 0  # over rows in memory, that it took to get here
+    definite: bool = True  # covariances can be inverted; known noise may be singular
+
+    def collapse(self, fit: Fit) -> Collapse | None:
+        """Which components have collapsed; None where covariances are known."""
+        if self.floor is None:
+            return None
+        kind, (weights, means, covariances) = self.frame.kind, fit.parameters
+        counts = weights * (self.count if self.likelihood is None else self.likelihood.count)
+        flat = np.broadcast_to(kind.on_floor(covariances, self.floor), weights.shape)
+        thin = np.zeros(len(weights), dtype=bool)
+        if len(weights) > 1:
+            thin = kind.too_few(counts, means.shape[1])
+        return Collapse(flat, thin, counts)
+
+    def restored(self, fit: Fit) -> Fit:
+        """The fit in the coordinates of X."""
+        parameters, shift = self.frame.back(fit.parameters), self.frame.log_volume
+        value = fit.log_likelihood - shift
+        if self.rows is not None and self._is_scored(fit.parameters):
+            # Of the parameters as they will be: rounded in the units of X, which a peak notices.
+            mixture = Mixture(*parameters, self.frame.kind.name)
+            scores = mixture.log_prob(self.rows.atoms.means)
+            value = float(np.average(scores, weights=self.rows.weights))
+        passes = fit.n_passes + self.passes if self.cluster is None else self.cluster.n_passes
+        return replace(
+            fit,
+            parameters=parameters,
+            log_likelihood=value,
+            log_posterior=value - (fit.log_likelihood - fit.log_posterior),
+            log_likelihoods=tuple(one - shift for one in fit.log_likelihoods),
+            n_passes=passes,
+        )
+
+    def _is_scored(self, parameters: Parameters) -> bool:
+        assert self.rows is not None
+        small = self.rows.atoms.means.size <= LARGE_DATA
+        return small or (
+            self.likelihood is not None
+            and Density.of(self.likelihood.kind, parameters).peaks is not None
+        )
+
+
+def mixture_problem(data: Data, plan: Plan) -> Problem:
+    """The problem of a mixture whose covariances are to be found."""
+    rows = data if plan.polish and isinstance(data, AtomData) else None
+    cluster = data.cluster if isinstance(data, ClusterData) else None
+    if plan.tensors:
+        data = tensors_of(data, plan.order)
+    frame = data.frame(plan.kind)
+    if plan.omega is not None:  # which speaks of the given origin, and one unit for all features
+        frame = Frame.about_the_origin(plan.kind, frame)
+    scaled = data.within(frame)
+    likelihood: Likelihood | None = None
+    derived = gaussian_weights(plan.order)
+    if isinstance(scaled, AtomData) and rows is not None:
+        scaled = scaled.in_order()
+        likelihood = _row_likelihood(rows, scaled, frame, plan)
+        if plan.search == "moments":  # weighted by the noise of these rows
+            derived = sampling_weights(scaled.atoms.means, scaled.weights, plan.order)
+    elif cluster is not None and plan.polish:
+        likelihood = ClusterLikelihood(cluster, frame, plan.kind, plan.floor, prior=plan.prior)
+    model = plan.model(plan.weights(frame.unit, derived))
+    least = plan.floor if likelihood is None else likelihood.floor
+    return Problem(
+        frame,
+        MixtureMoments(model, scaled, plan.init, plan.n_init, least),
+        likelihood,
+        data.count,
+        floor=model.floor if likelihood is None else least,
+        rows=rows,
+        cluster=cluster,
+        passes=int(plan.tensors),
+    )
+
+
+def tensors_of(data: Data, order: int) -> TensorData:
+    """The moments that one pass over rows gives, in memory or on a cluster."""
+    if isinstance(data, ClusterData):
+        return TensorData(tensors_on_cluster(data.cluster, order))
+    assert isinstance(data, AtomData)
+    tensors = MomentTensors.from_samples(data.atoms.means, order, data.weights)
+    return TensorData(tensors, data.count)
+
+
+def _row_likelihood(rows: AtomData, scaled: AtomData, frame: Frame, plan: Plan) -> RowLikelihood:
+    X, count = rows.atoms.means, rows.count
+    if plan.prior is not None and count < 0.1 * len(X):
+        warn_user(
+            f"the weights of {len(X)} rows sum to {count:g}, and count as so many rows beside "
+            "the prior; scale them to sum to the number of rows, or use prior=None",
+            UserWarning,
+        )
+    hidden = least_variances(X)
+    if plan.rounding:
+        hidden = np.maximum(hidden, rounding_variances(X, rows.weights, count))
+    return RowLikelihood(
+        scaled.atoms.means,
+        scaled.weights,
+        plan.kind,
+        frame.bound(plan.floor, hidden),
+        prior=plan.prior,
+        count=count,
+        to_features=frame.to_features,
+    )

@@ -1,0 +1,233 @@
+"""One fit, from a problem and a plan to a mixture: the only place where the steps are put together.
+
+    a start of one's own        EM from there; without rows, moments matched from there
+    one component               its mean and covariance
+    no likelihood               the moment estimate
+    rows in memory              EM from plain starts, each repaired, or from moment fits
+    a cluster, known noise      EM from the moment estimate
+
+Ctrl-C ends each with the best so far.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from momentmix.data.parameters import Parameters, by_weight
+from momentmix.fitting.plan import Plan
+from momentmix.fitting.problem import Problem
+from momentmix.fitting.start import starting_point
+from momentmix.likelihood.em import EMResult, Likelihood
+from momentmix.likelihood.rows import RowLikelihood
+from momentmix.likelihood.search import Candidate, LikelihoodSearch
+from momentmix.likelihood.starts import plain_starts
+from momentmix.likelihood.strength import cross_validated
+from momentmix.matching.estimate import MixtureMoments
+from momentmix.matching.fit import Fit
+from momentmix.support.parallel import parallel_map, single_threaded_blas, worker_count
+from momentmix.support.progress import Progress
+
+#: Steps on all rows after which a rival that was found on a sample is compared.
+TRIAL_STEPS = 10
+#: Entries of X between which moment starts are worked at side by side.
+SIDE_BY_SIDE = 2e5, 4e6
+
+
+def solve(
+    problem: Problem, plan: Plan, rng: np.random.Generator, hurried: bool = False
+) -> Fit:
+    """The fit, in the coordinates of the problem; at once a guess if there is no time left."""
+    start = starting_point(problem, plan, rng)
+    fit: Fit | None = None
+    if not hurried:
+        try:
+            fit = _solved(problem, plan, start, rng)
+        except KeyboardInterrupt:
+            pass
+    if fit is None:  # interrupted before anything was found
+        fit = _guessed(problem, start, rng)
+    if plan.by_weight:
+        fit = replace(fit, parameters=by_weight(plan.kind, fit.parameters))
+    return fit
+
+
+def _solved(
+    problem: Problem, plan: Plan, start: Parameters | None, rng: np.random.Generator
+) -> Fit | None:
+    likelihood = problem.likelihood
+    if plan.m == 1 and start is None:
+        return _valued(problem.moments.single(), likelihood)
+    if likelihood is None:
+        return problem.moments.estimate(rng, start, plan.verbose)
+    if start is None and plan.max_iter == 0 and isinstance(likelihood, RowLikelihood):
+        start = next(plain_starts(likelihood, plan.m, rng))  # as in scikit-learn: a start alone
+    fit = _climbed(problem, likelihood, plan, start, rng)
+    if fit is None or fit.interrupted:
+        return fit
+    if plan.cross_validated and likelihood.prior is not None:
+        assert isinstance(likelihood, RowLikelihood)
+        customary = likelihood.prior
+        try:
+            prior = cross_validated(likelihood, customary, fit.parameters, rng)
+        except KeyboardInterrupt:
+            return replace(fit, interrupted=True)
+        if prior.strength != customary.strength:
+            fit = _climbed(problem, likelihood.with_prior(prior), plan, start, rng)
+    return fit
+
+
+def _guessed(problem: Problem, start: Parameters | None, rng: np.random.Generator) -> Fit:
+    guess = Fit(problem.moments.guess(rng) if start is None else start, interrupted=True)
+    return _valued(guess, problem.likelihood)
+
+
+def _valued(fit: Fit, likelihood: Likelihood | None) -> Fit:
+    """A fit with its log-likelihood, where another pass over the rows costs next to nothing."""
+    if likelihood is None or not isinstance(likelihood, RowLikelihood):
+        return fit
+    value = likelihood.value(fit.parameters)
+    return replace(
+        fit, log_likelihood=value, log_posterior=value - likelihood.penalty(fit.parameters)
+    )
+
+
+def _climbed(
+    problem: Problem,
+    likelihood: Likelihood,
+    plan: Plan,
+    start: Parameters | None,
+    rng: np.random.Generator,
+) -> Fit | None:
+    """The best optimum of the likelihood that the plan looks for; None if there is none yet."""
+    if start is not None:
+        fit: Fit | None = _polished(likelihood, Fit(start), plan)
+    elif plan.search == "estimate":
+        fit = _from_estimate(problem, likelihood, plan, rng)
+    elif plan.search == "plain":
+        fit = _from_plain_starts(likelihood, plan, rng)
+    else:
+        fit = _from_moment_fits(problem, likelihood, plan, rng)
+    if fit is None or likelihood.prior is None:
+        return fit
+    return replace(fit, prior_strength=likelihood.prior.strength)
+
+
+def _polished(likelihood: Likelihood, fit: Fit, plan: Plan) -> Fit:
+    """EM from the parameters of a fit."""
+    with Progress(plan.verbose, plan.max_iter, "EM steps") as progress:
+        result = likelihood.fit(
+            fit.parameters,
+            tol=plan.tol,
+            max_iter=plan.max_iter,
+            callback=progress.step,
+        )
+    values = fit.log_likelihoods or (result.log_likelihood,)
+    return replace(_reached(fit, result, result.n_iter), log_likelihoods=values)
+
+
+def _reached(fit: Fit, result: EMResult, n_iter: int) -> Fit:
+    """A fit carried on to where EM has led in so many steps."""
+    return replace(
+        fit,
+        parameters=result.parameters,
+        log_likelihood=result.log_likelihood,
+        log_posterior=result.log_posterior,
+        n_iter=n_iter,
+        n_passes=fit.n_passes + n_iter,
+        converged=result.converged,
+        interrupted=result.interrupted,
+    )
+
+
+def _from_plain_starts(
+    likelihood: Likelihood, plan: Plan, rng: np.random.Generator
+) -> Fit | None:
+    """EM from starts without moments, each repaired, until enough agree."""
+    sample = likelihood.sample(rng)
+    with Progress(plan.verbose, 10) as progress:
+        search = LikelihoodSearch(sample, rng, plan.tol, plan.max_iter, progress.start)
+        return search.finished(likelihood, search.promising(plan.m), repair=True)
+
+
+def _from_moment_fits(
+    problem: Problem, likelihood: Likelihood, plan: Plan, rng: np.random.Generator
+) -> Fit | None:
+    """EM from as many moment fits as asked for."""
+    moments, count = problem.moments, plan.n_init
+    assert isinstance(moments, MixtureMoments) and count is not None
+    sample = likelihood.sample(rng)
+    starts = moments.starts(sample.X, sample.weights, count, rng)
+    with Progress(plan.verbose, 2 * count + 10) as progress:
+        search = LikelihoodSearch(sample, rng, plan.tol, plan.max_iter, progress.start)
+
+        def matched(start: Parameters) -> Candidate:
+            if search.interrupted:
+                return Candidate(start)
+            parameters, solution = moments.matching.solve(start, strict=False)
+            search.interrupted = search.interrupted or solution.interrupted
+            progress.start("moments", solution.value)
+            return Candidate(parameters, solution)
+
+        candidates: list[Candidate] = []
+        try:
+            with single_threaded_blas():
+                least, most = SIDE_BY_SIDE
+                workers = worker_count(np) if least < sample.X.size < most else 1
+                candidates = parallel_map(matched, starts, workers)
+        except KeyboardInterrupt:
+            search.interrupted = True
+        fit = search.finished(likelihood, candidates, repair=False)
+    if fit is None:
+        return None
+    solutions = [c.solution for c in candidates if c.solution is not None]
+    passes = moments.matching.passes(sum(solution.n_passes for solution in solutions))
+    return replace(fit, n_passes=fit.n_passes + passes)
+
+
+def _from_estimate(
+    problem: Problem, likelihood: Likelihood, plan: Plan, rng: np.random.Generator
+) -> Fit:
+    """EM from the moment estimate; with rows in memory, plain starts may do better."""
+    fit = problem.moments.estimate(rng, None, plan.verbose)
+    if fit.interrupted:
+        return _valued(fit, likelihood)
+    fit = replace(fit, parameters=likelihood.widened(fit.parameters))
+    fit = _polished(likelihood, fit, plan)
+    if plan.n_init is None and isinstance(likelihood, RowLikelihood) and not fit.interrupted:
+        fit = _best_of_both(likelihood, fit, plan, rng)
+    return fit
+
+
+def _best_of_both(
+    likelihood: RowLikelihood, fit: Fit, plan: Plan, rng: np.random.Generator
+) -> Fit:
+    """The fit, or what plain starts and repairs lead to if that is better.
+
+    They run on a sample of large data. What looks good there under much noise may not be good on
+    all rows, so all rows decide.
+    """
+    tol, max_iter = plan.tol, plan.max_iter
+    sample = likelihood.sample(rng)
+    try:
+        with Progress(plan.verbose, 8, "EM starts") as progress, single_threaded_blas():
+            search = LikelihoodSearch(sample, rng, tol, max_iter, progress.start)
+            search.run([Candidate(fit.parameters)], repair=True)
+            search.run(search.promising(plan.m), repair=True)
+        assert search.best is not None
+        rival = likelihood.fit(search.best.parameters, tol=tol, max_iter=TRIAL_STEPS)
+        n_iter = rival.n_iter
+        if rival.log_likelihood > fit.log_likelihood - tol and not rival.converged:
+            rival = likelihood.fit(rival.parameters, tol=tol, max_iter=max_iter)
+            n_iter += rival.n_iter
+    except KeyboardInterrupt:
+        return replace(fit, interrupted=True)
+    passes = fit.n_passes + search.n_iter
+    values = (fit.log_likelihood, *search.values)
+    interrupted = search.interrupted or rival.interrupted
+    if rival.log_likelihood > fit.log_likelihood + tol:
+        fit = _reached(replace(fit, n_passes=passes), rival, n_iter)
+    else:
+        fit = replace(fit, n_passes=passes + n_iter)
+    return replace(fit, log_likelihoods=values, interrupted=interrupted)

@@ -1,0 +1,68 @@
+"""Where EM starts without moments: at the clusters of k-means, and around random rows."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from itertools import count
+
+import numpy as np
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
+
+from momentmix.data.content import DIGITS
+from momentmix.data.parameters import Parameters
+from momentmix.likelihood.rows import RowLikelihood
+from momentmix.matching.starts import random_points
+from momentmix.support.parallel import single_threaded_openmp
+
+
+def plain_starts(
+    likelihood: RowLikelihood, m: int, rng: np.random.Generator
+) -> Iterator[Parameters]:
+    """Starts of EM without end: k-means twice, then around random rows.
+
+    Distances are taken in the features' own units and in those of the fit, in turn: a full
+    covariance makes all directions alike, and hides clusters that the features show.
+    """
+    views = [likelihood.X]
+    if likelihood.to_features is not None:
+        views.insert(0, likelihood.X @ likelihood.to_features)
+    views = [np.round(view, DIGITS) for view in views]
+    for i in count():
+        X = views[i % len(views)]
+        if i < 2:
+            yield cluster_start(likelihood, X, m, rng)
+        else:
+            points = random_points(X, likelihood.weights, m, rng)
+            yield nearest_start(likelihood, X, points)
+
+
+def cluster_start(
+    likelihood: RowLikelihood, X: np.ndarray, m: int, rng: np.random.Generator
+) -> Parameters:
+    """One M-step from the clusters of k-means: where scikit-learn's EM starts."""
+    p = likelihood.weights
+    uniform = bool(np.all(p == p[0]))
+    return likelihood.from_responsibilities(kmeans_labels(X, None if uniform else p, m, rng))
+
+
+def nearest_start(likelihood: RowLikelihood, X: np.ndarray, points: np.ndarray) -> Parameters:
+    """One M-step from the rows nearest to each of some points."""
+    square = np.sum(points * points, axis=1) - 2 * (X @ points.T)
+    nearest = np.argmin(np.round(square, DIGITS), axis=1)
+    R = (nearest[:, None] == np.arange(len(points))).astype(float)
+    return likelihood.from_responsibilities(R)
+
+
+def kmeans_labels(
+    X: np.ndarray, weights: np.ndarray | None, m: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Clusters of one run of k-means, as responsibilities (p, m)."""
+    seed = int(rng.integers(2**31))
+    if len(X) <= m:  # a cluster each, and none for the rest
+        return np.eye(len(X), m)
+    with warnings.catch_warnings(), single_threaded_openmp():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct points than clusters
+        labels = KMeans(m, n_init=1, random_state=seed).fit(X, sample_weight=weights).labels_
+    return (labels[:, None] == np.arange(m)).astype(float)

@@ -1,0 +1,51 @@
+"""Checks of what users pass as options, with errors that name the option and what it may be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Integral, Real
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+
+def one_of(name: str, value: object, allowed: Sequence[object]) -> None:
+    """Refuse a value that is none of those allowed."""
+    if value not in allowed:
+        raise ValueError(f"{name} must be one of {tuple(allowed)}, got {value!r}")
+
+
+def whole_number(name: str, value: object, least: int, *words: str) -> None:
+    """Refuse what is neither a whole number of at least ``least`` nor one of some words."""
+    if not _is_number(value, Integral, least, words):
+        raise ValueError(_message(name, "a whole number", least, words, value))
+
+
+def number(name: str, value: object, least: float, *words: str) -> None:
+    """Refuse what is neither a number of at least ``least`` nor one of some words."""
+    if not _is_number(value, Real, least, words):
+        raise ValueError(_message(name, "a number", least, words, value))
+
+
+def positive(name: str, value: object) -> None:
+    """Refuse what is not a positive, finite number."""
+    if not (isinstance(value, Real) and 0 < float(value) < np.inf):
+        raise ValueError(f"{name} must be a positive number, got {value!r}")
+
+
+def _is_number(
+    value: object, kind: type[Integral] | type[Real], least: float, words: Sequence[str]
+) -> bool:
+    if isinstance(value, str):
+        return value in words
+    return isinstance(value, kind) and not isinstance(value, bool) and float(value) >= least
+
+
+def _message(name: str, what: str, least: float, words: Sequence[str], value: object) -> str:
+    extra = "".join(f", or {word!r}" for word in words)
+    return f"{name} must be {what} of at least {least}{extra}, got {value!r}"
+
+
+def generator(random_state: object) -> np.random.Generator:
+    """NumPy's generator from whatever scikit-learn takes as a random state."""
+    return np.random.default_rng(check_random_state(random_state).randint(2**31, size=4))
