@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from momentmix.cluster.rows import DaskRows
-from momentmix.covariance import Zero
+from momentmix.covariance import Kind, Zero
 from momentmix.data.frame import Frame
 from momentmix.data.sources import TensorData
 from momentmix.distributions.moment_tensors import MomentTensors, tensors_on_cluster
@@ -24,7 +24,7 @@ class ClusterData:
         self.rows, self.n, self._frame, self._weight = rows, rows.n, frame, weight
         self._second: np.ndarray | None = None
 
-    def frame(self, kind: str) -> Frame:
+    def frame(self, kind: Kind) -> Frame:
         tensors = tensors_on_cluster(self.rows, 2)
         self._weight = tensors.weight
         return Frame(kind, tensors.mean, tensors.covariance)

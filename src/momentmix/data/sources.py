@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from momentmix.covariance import Zero, projected_covariance, without_noise
+from momentmix.covariance import Covariance, Kind, Zero
 from momentmix.data.frame import Frame
 from momentmix.distributions.moment_tensors import MomentTensors
 from momentmix.moments.atoms import Atoms
@@ -29,7 +29,7 @@ class Data(Protocol):
     n: int
     passes: int  # over the rows, for each evaluation of ``inner_with``
 
-    def frame(self, kind: str) -> Frame:
+    def frame(self, kind: Kind) -> Frame:
         """Coordinates in which the data are centred and scaled."""
 
     def within(self, frame: Frame) -> Data:
@@ -57,7 +57,7 @@ class AtomData:
     def of_rows(cls, X: np.ndarray, weights: np.ndarray | None) -> AtomData:
         return cls(Atoms(1 / len(X) if weights is None else weights, X, Zero(X.shape[1]), np))
 
-    def frame(self, kind: str) -> Frame:
+    def frame(self, kind: Kind) -> Frame:
         if self.atoms.covariance.zero:
             return Frame.of_samples(kind, self.atoms.means, self.weights)
         return Frame.of_atoms(kind, self.atoms)
@@ -82,7 +82,7 @@ class AtomData:
         return bilinear(P, self.atoms, weights, gradient)
 
     def compressed(self, basis: np.ndarray, order: int) -> AtomData:
-        covariance = projected_covariance(self.atoms.covariance, basis)
+        covariance = self.atoms.covariance.projected(basis)
         return AtomData(Atoms(self.atoms.weights, self.atoms.means @ basis, covariance, np))
 
     @property
@@ -91,8 +91,8 @@ class AtomData:
         w = self.atoms.weights
         return len(self.atoms) * w if isinstance(w, float) else float(np.sum(w))
 
-    def debiased(self, noise: Any) -> AtomData:
-        covariance = without_noise(self.atoms.covariance, noise)
+    def debiased(self, noise: Covariance) -> AtomData:
+        covariance = self.atoms.covariance.without(noise)
         return AtomData(Atoms(self.atoms.weights, self.atoms.means, covariance, np))
 
     def halved(self, rng: np.random.Generator) -> AtomData:
@@ -113,7 +113,7 @@ class TensorData:
     def __init__(self, tensors: MomentTensors) -> None:
         self.tensors, self.n = tensors, tensors.n_features
 
-    def frame(self, kind: str) -> Frame:
+    def frame(self, kind: Kind) -> Frame:
         return Frame(kind, self.tensors.mean, self.tensors.covariance)
 
     def within(self, frame: Frame) -> TensorData:
@@ -127,7 +127,7 @@ class TensorData:
     def inner_with(self, P: Atoms, weights: Sequence[float], gradient: bool) -> InnerProducts:
         return self.tensors.inner_with(P, weights, gradient)
 
-    def debiased(self, noise: Any) -> TensorData:
+    def debiased(self, noise: Covariance) -> TensorData:
         n, order = self.n, self.tensors.order
         packed = plus_gaussian(self.moments(order), n, covariance=-noise.matrices()[0])
         return TensorData(MomentTensors.from_sums(self.tensors.count, np.zeros(n), packed, order))
@@ -180,7 +180,7 @@ def data_of(P: Any) -> AtomData | TensorData:
     covariance = atoms.covariance
     if not covariance.zero:
         array = to_numpy(covariance.array).astype(np.float64, copy=False)
-        covariance = type(covariance)(array, covariance.n_features)
+        covariance = covariance.of(array, covariance.n_features)
     weights = atoms.weights
     if not isinstance(weights, float):
         weights = to_numpy(weights).astype(np.float64, copy=False)
@@ -205,7 +205,7 @@ def as_tensors(data: Data, order: int) -> TensorData:
 
 def _scaled(packed: np.ndarray, n: int, order: int, frame: Frame) -> np.ndarray:
     """Moments about the frame's centre in its units."""
-    if not frame.diagonal:
+    if not frame.kind.diagonal:
         return linear_map(packed, frame.inverse.T)
     factors = np.broadcast_to(frame.inverse, n)
     scale = [np.prod(factors[packed_indices(n, k)], axis=1) for k in range(order + 1)]

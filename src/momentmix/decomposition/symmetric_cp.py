@@ -1,7 +1,7 @@
 """Symmetric CP decomposition of any moment: moment matching with zero covariances.
 
 The moments of a mixture of points are Σ_j λ_j a_j^{⊗d}, so the best such sum for a moment tensor is
-what ``matching.py`` finds for components of the type "zero" (§5 of Pereira–Kileel–Kolda). It is
+what ``matching.py`` finds for components of the type ``Zero`` (§5 of Pereira–Kileel–Kolda). It is
 looked for in the few dimensions that the moments span, and finished in all of them.
 """
 

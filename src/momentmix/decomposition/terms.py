@@ -217,7 +217,7 @@ class TermSearch:
         scaled = [w * unit ** (2 * (k - d)) if w else 0.0 for k, w in enumerate(self.weights)]
         few = basis.shape[1] < n
         small = self._scaled(self.data.compressed(basis, d) if few else self.data, unit)
-        explicit = is_explicit("zero", self.rank, small.n, d)
+        explicit = is_explicit(Zero, self.rank, small.n, d)
         matching = TermMatching(self._model(small.n, scaled, explicit), small, rng)
         if given is not None:
             starts = [given._replace(means=given.means / unit)]
@@ -228,20 +228,20 @@ class TermSearch:
         fit.parameters = fit.parameters._replace(means=fit.parameters.means @ basis.T)
         if few and not fit.interrupted:
             fit = self._finished(fit, unit, scaled)
-        self.whole = is_explicit("zero", self.rank, n, d)
+        self.whole = is_explicit(Zero, self.rank, n, d)
         fit.n_passes += passes * self.data.passes
         return self._in_units(fit, unit)
 
     def _scaled(self, data: Data, unit: float) -> Data:
         """Data in a unit, as moments where those are cheaper."""
         rows = len(data.atoms) if isinstance(data, AtomData) else 0
-        if rows > 1000 and tensors_pay(rows, "zero", self.rank, data.n, self.d):
+        if rows > 1000 and tensors_pay(rows, Zero, self.rank, data.n, self.d):
             data = as_tensors(data, self.d)
-        return data.within(Frame("zero", np.zeros(data.n), unit**2 * np.eye(data.n)))
+        return data.within(Frame(Zero, np.zeros(data.n), unit**2 * np.eye(data.n)))
 
     def _model(self, n: int, weights: list[float], explicit: bool) -> Model:
         return Model(
-            kind="zero",
+            kind=Zero,
             m=self.rank,
             n=n,
             order=self.d,
@@ -266,7 +266,7 @@ class TermSearch:
     def _finished(self, first: Fit, unit: float, weights: list[float]) -> Fit:
         """Least squares in all dimensions, from the solution in a few."""
         n = self.data.n
-        explicit = is_explicit("zero", self.rank, n, self.d)
+        explicit = is_explicit(Zero, self.rank, n, self.d)
         data: Any = self._scaled(self.data, unit) if explicit else Rescaled(self.data, unit)
         matching = MomentMatching(self._model(n, weights, explicit), data)
         fit = match_moments(matching, [first.parameters])

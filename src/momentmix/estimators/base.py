@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from momentmix.cluster.rows import DaskRows, feature_names, is_dask, map_rows
-from momentmix.covariance import chosen, precision_cholesky
+from momentmix.covariance import Kind
 from momentmix.data.content import distinct_rows
 from momentmix.data.parameters import Parameters
 from momentmix.data.sources import AtomData, Data, TensorData, data_of
@@ -240,7 +240,7 @@ class MixtureEstimator(DensityMixin, BaseEstimator):
 
     # What a fit leaves
 
-    def _set(self, result: Fit, parameters: Parameters, kind: str, definite: bool = True) -> None:
+    def _set(self, result: Fit, parameters: Parameters, kind: Kind, definite: bool = True) -> None:
         """Fitted attributes, from parameters in the coordinates of X.
 
         Without ``definite`` covariances there are no precisions.
@@ -248,9 +248,9 @@ class MixtureEstimator(DensityMixin, BaseEstimator):
         weights, means, covariances = parameters
         weights = weights / weights.sum()
         covariances = np.ascontiguousarray(covariances)
-        precisions: Any = precision_cholesky(kind, covariances) if definite else (None, None)
+        precisions: Any = kind.precision_cholesky(covariances) if definite else (None, None)
         names = vars(self).get("feature_names_in_")
-        self.mixture_ = Mixture(weights, means, covariances, kind, feature_names=names)
+        self.mixture_ = Mixture(weights, means, covariances, kind.name, feature_names=names)
         parts = (weights, means, covariances, *precisions)
         given: list[Any] = [
             None if part is None else part.astype(self._dtype, copy=False) for part in parts
@@ -387,12 +387,12 @@ def _which(components: np.ndarray, verb: str) -> str:
     return f"components {', '.join(numbers)} {verb}"
 
 
-def by_weight(kind: str, parameters: Parameters) -> Parameters:
+def by_weight(kind: Kind, parameters: Parameters) -> Parameters:
     """The components by falling weight; of equal ones, by their means."""
     weights, means, covariances = parameters
     keys = [*means.T[::-1], -np.round(weights, 9)]
     order = np.lexsort(keys)
-    return Parameters(weights[order], means[order], chosen(kind, covariances, order))
+    return Parameters(weights[order], means[order], kind.taken(covariances, order))
 
 
 def _most_probable(mixture: Mixture, X: np.ndarray) -> np.ndarray:

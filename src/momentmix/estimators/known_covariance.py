@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from momentmix.cluster.rows import DaskRows, is_dask
-from momentmix.covariance import common_covariance, common_noise, make_covariance
+from momentmix.covariance import Covariance, Spherical, common_noise
 from momentmix.data.frame import Frame
 from momentmix.data.parameters import Parameters
 from momentmix.data.sources import AtomData, Data, TensorData, mean_and_covariance
@@ -24,7 +24,6 @@ from momentmix.estimators.settings import check_common_settings, weights_over_or
 from momentmix.fitting.noise import (
     check_size,
     effective_count,
-    is_definite,
     noise_frame,
     trailing_variance,
 )
@@ -188,7 +187,7 @@ class KnownCovarianceMixture(MixtureEstimator):
         with thread_limit(self.n_jobs):
             result = problem.fit_moments()
         if self.polish == "em" and not result.interrupted:
-            em = ClusterLikelihood(rows, problem.frame, "spherical", 0.0, problem.variance)
+            em = ClusterLikelihood(rows, problem.frame, Spherical, 0.0, problem.variance)
             result = problem.polished(em, result)
         result.n_passes = rows.n_passes
         self._finish(problem, result)
@@ -217,10 +216,10 @@ class KnownCovarianceMixture(MixtureEstimator):
         self.covariance_ = noise.array[0]
         if not isinstance(self.covariance, str):
             self.covariance_ = np.asarray(self.covariance, dtype=np.float64)
-        covariances = common_covariance(noise.kind, m, noise.matrices()[0])
+        covariances = noise.kind.repeated(m, noise.matrices()[0])
         found = result.parameters
         if self.means_init is None and not self.warm_start:
-            found = by_weight("spherical", found)
+            found = by_weight(Spherical, found)
         means = problem.frame.restore(found.means)
         parameters = Parameters(found.weights, means, covariances)
         self._set(result, parameters, noise.kind, definite=problem.definite)
@@ -279,7 +278,7 @@ class _Problem:
         self.rng = s._generator()
         centre, covariance = mean_and_covariance(data)
         self.count, self.noise = count, self._noise(covariance, count)
-        self.definite = is_definite(self.noise)
+        self.definite = self.noise.is_definite()
         self.frame, self.variance = noise_frame(self.noise, self.definite, centre, covariance)
         self.data, self.scaled = data, data.within(self.frame)
 
@@ -290,11 +289,11 @@ class _Problem:
                 "multiple of the identity to it, or use polish=None"
             )
 
-    def _noise(self, covariance: np.ndarray, count: float) -> Any:
+    def _noise(self, covariance: np.ndarray, count: float) -> Covariance:
         """The covariance of the noise, of a type that all atoms share."""
         if isinstance(self.s.covariance, str):
             variance = trailing_variance(covariance, self.m - 1, count)
-            return make_covariance("spherical", np.array([variance]), self.n)
+            return Spherical(np.array([variance]), self.n)
         noise = common_noise(self.s.covariance, self.n)
         check_size(noise, covariance, count)
         return noise
@@ -307,7 +306,7 @@ class _Problem:
             return Fit(only, 0.0, np.nan, n_iter=1, n_passes=1, converged=True, history=[0.0])
         frame = self.frame
         if s.omega is not None:  # refers to the origin and one unit for all features
-            frame = Frame.about_the_origin("spherical", self.frame)
+            frame = Frame.about_the_origin(Spherical, self.frame)
         weights = weights_over_orders(s, self.order, frame.unit)
         same = frame is self.frame
         scaled = self.scaled if same else self.data.within(frame)
@@ -344,7 +343,7 @@ class _Problem:
     def fit_likelihood(self) -> Fit:
         """The best likelihood that the moment estimate, or plain starts, lead to."""
         s, given, rows = self.s, self.given(), search.in_order(self.scaled)
-        settings = "spherical", 0.0, self.variance, None, self.count
+        settings = Spherical, 0.0, self.variance, None, self.count
         whole = Likelihood(rows.atoms.means, rows.weights, *settings)
         if given is not None:
             fit = Fit(given, np.nan)

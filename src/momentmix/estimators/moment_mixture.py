@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from momentmix.cluster.rows import DaskRows, is_dask
-from momentmix.covariance import LogNormalPrior, on_floor, prior_for, too_few
+from momentmix.covariance import Kind, LogNormalPrior, covariance_type
 from momentmix.data.cluster import ClusterData
 from momentmix.data.frame import Frame
 from momentmix.data.parameters import Parameters
@@ -241,7 +241,7 @@ class MomentMixture(MixtureEstimator):
         penalty = result.log_likelihood - result.log_posterior
         result.log_likelihood -= frame.log_volume
         result.log_likelihoods = [v - frame.log_volume for v in result.log_likelihoods]
-        sharp = Density.of(self.covariance_type, result.parameters).peaks is not None
+        sharp = Density.of(self._kind, result.parameters).peaks is not None
         if sharp or X.size <= search.LARGE_DATA:
             # Of the parameters as they will be: rounded in the units of X, which a peak notices.
             mixture = Mixture(*frame.back(result.parameters), self.covariance_type)
@@ -263,7 +263,7 @@ class MomentMixture(MixtureEstimator):
         likelihood = Likelihood(
             rows,
             weights,
-            self.covariance_type,
+            self._kind,
             frame.bound(self._floor, hidden),
             prior=self._prior(X.shape[1]),
             count=count,
@@ -279,7 +279,11 @@ class MomentMixture(MixtureEstimator):
         return model, frame, scaled, likelihood
 
     def _prior(self, n: int) -> LogNormalPrior | None:
-        return prior_for(self.covariance_type, n, self.prior)
+        return self._kind.prior(n, self.prior)
+
+    @property
+    def _kind(self) -> Kind:
+        return covariance_type(self.covariance_type)
 
     @property
     def _floor(self) -> float:
@@ -289,7 +293,7 @@ class MomentMixture(MixtureEstimator):
         """The moment estimate, and EM from there on the workers: no rows leave them."""
         rows = DaskRows(X, sample_weight)
         self._end_stream()
-        kind, m, n = self.covariance_type, int(self.n_components), rows.n
+        kind, m, n = self._kind, int(self.n_components), rows.n
         self._note_features(X)
         order = order_for(self, n)
         pays = tensors_pay(CLUSTER_ROWS, kind, m, n, order)
@@ -322,7 +326,7 @@ class MomentMixture(MixtureEstimator):
     def _data(self, X: np.ndarray, weights: np.ndarray | None) -> Data:
         """Rows for a pure moment fit, or the moments that one pass over them gives."""
         order = order_for(self, X.shape[1])
-        kind, m = self.covariance_type, int(self.n_components)
+        kind, m = self._kind, int(self.n_components)
         pays = tensors_pay(len(X), kind, m, X.shape[1], order)
         if self.moments == "tensors" or (self.moments == "auto" and pays):
             with thread_limit(self.n_jobs):
@@ -445,13 +449,13 @@ class MomentMixture(MixtureEstimator):
             )
 
     def _finish(self, result: matching.Fit, frame: Frame, floor: Any, count: float) -> None:
-        kind = self.covariance_type
+        kind = self._kind
         starts = (self.weights_init, self.means_init, self.covariances_init)
         if not self.warm_start and all(part is None for part in starts):
             result.parameters = by_weight(kind, result.parameters)
         weights, _, covariances = result.parameters
-        flat = np.broadcast_to(on_floor(kind, covariances, floor), weights.shape)
-        thin = too_few(kind, count * weights, frame.n) if len(weights) > 1 else flat & False
+        flat = np.broadcast_to(kind.on_floor(covariances, floor), weights.shape)
+        thin = kind.too_few(count * weights, frame.n) if len(weights) > 1 else flat & False
         try:
             self._set(result, frame.back(result.parameters), kind)
         except np.linalg.LinAlgError as error:
@@ -468,4 +472,4 @@ class MomentMixture(MixtureEstimator):
         return order_for(self, n, held)
 
     def _n_parameters(self) -> int:
-        return parameter_count(self.covariance_type, *self.means_.shape)
+        return parameter_count(self._kind, *self.means_.shape)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from momentmix.covariance import COVARIANCE_TYPES, precision_cholesky
+from momentmix.covariance import COVARIANCE_TYPES, covariance_type
 from momentmix.data.frame import Frame
 from momentmix.data.parameters import Parameters
 from momentmix.data.sources import Data, TensorData
@@ -111,13 +111,14 @@ def weights_over_orders(s: Any, order: int, unit: float, auto: Any = gaussian_we
 
 def frame_for(s: Any, data: Data) -> Frame:
     """Centred and scaled coordinates; the paper's ω speaks of the given origin instead."""
-    frame = data.frame(s.covariance_type)
-    return frame if s.omega is None else Frame.about_the_origin(s.covariance_type, frame)
+    kind = covariance_type(s.covariance_type)
+    frame = data.frame(kind)
+    return frame if s.omega is None else Frame.about_the_origin(kind, frame)
 
 
 def order_for(s: Any, n: int, held: int | None = None, pure: bool = True) -> int:
     """The order to match, checked; ``held`` is the highest that the data know."""
-    kind, m = s.covariance_type, int(s.n_components)
+    kind, m = covariance_type(s.covariance_type), int(s.n_components)
     if s.order == "auto":
         order = min(customary_order(kind, m, n), HIGHEST_ORDER)
         if held is not None and is_enough(kind, m, n, held):
@@ -128,8 +129,8 @@ def order_for(s: Any, n: int, held: int | None = None, pure: bool = True) -> int
         check_order(kind, m, n, order)
     if held is not None and order > held:
         raise ValueError(
-            f"{m} {kind} components in {n} feature(s) need moments of order {order}, but these "
-            f"were kept up to order {held}; accumulate with order={order}"
+            f"{m} {kind.name} components in {n} feature(s) need moments of order {order}, but "
+            f"these were kept up to order {held}; accumulate with order={order}"
         )
     return order
 
@@ -137,7 +138,7 @@ def order_for(s: Any, n: int, held: int | None = None, pure: bool = True) -> int
 def model_for(
     s: Any, data: Data, unit: float, pure: bool, auto_weights: Any = gaussian_weights
 ) -> matching.Model:
-    kind, m, n = s.covariance_type, int(s.n_components), data.n
+    kind, m, n = covariance_type(s.covariance_type), int(s.n_components), data.n
     held = data.tensors.order if isinstance(data, TensorData) else None
     order = order_for(s, n, held, pure)
     explicit = is_explicit(kind, m, n, order)
@@ -198,7 +199,7 @@ def given_start(
     )
     mixture = Mixture(weights, means, covariances, s.covariance_type)
     try:
-        precision_cholesky(s.covariance_type, mixture.covariances)
+        model.kind.precision_cholesky(mixture.covariances)
     except np.linalg.LinAlgError:
         raise ValueError("covariances_init must be positive definite") from None
     return frame.forward(Parameters(mixture.weights, mixture.means, mixture.covariances))
@@ -222,7 +223,7 @@ def _guess(
         raise ValueError(f"means_init must have shape {(m, n)}, got {means.shape}")
     points = frame.apply(means)
     if likelihood is None or not np.all(np.isfinite(points)):
-        return frame.back(around_points(s.covariance_type, points))
+        return frame.back(around_points(model.kind, points))
     nearest = search.nearest_start(likelihood, likelihood.X, points)
     if s.covariances_init is not None or nearest.weights.min() <= 0:
         nearest = nearest._replace(weights=np.full(m, 1 / m))

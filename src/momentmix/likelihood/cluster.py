@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from momentmix.cluster.rows import DaskRows, plus
-from momentmix.covariance import LogNormalPrior, make_covariance
+from momentmix.covariance import Kind, LogNormalPrior
 from momentmix.data.frame import Frame
 from momentmix.likelihood.em import EM, Density
 
@@ -19,7 +19,7 @@ class ClusterLikelihood(EM):
         self,
         rows: DaskRows,
         frame: Frame,
-        kind: str,
+        kind: Kind,
         floor: float,
         variance: float | None = None,
         prior: LogNormalPrior | None = None,
@@ -34,15 +34,14 @@ class ClusterLikelihood(EM):
 
 
 def _em_sums(
-    X: np.ndarray, weights: np.ndarray | None, frame: Frame, kind: str, density: Density
+    X: np.ndarray, weights: np.ndarray | None, frame: Frame, kind: Kind, density: Density
 ) -> tuple:
     Z = frame.apply(X)
     w = np.ones(len(X)) if weights is None else weights
-    quadratic = make_covariance(kind, np.empty((1, 1, 1)), Z.shape[1]).quadratic
     step = max(256, (4 << 20) // (8 * (2 * Z.shape[1] + density.quadratic.shape[1])))
     total: Any = None
     for a in range(0, max(len(Z), 1), step):
         rows = slice(a, a + step)
-        sums = (np.sum(w[rows]), *density.step_sums(Z[rows], quadratic(Z[rows]), w[rows]))
+        sums = (np.sum(w[rows]), *density.step_sums(Z[rows], kind.features(Z[rows]), w[rows]))
         total = sums if total is None else plus(total, sums)
     return total

@@ -14,18 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from momentmix.covariance import (
-    LogNormalPrior,
-    chosen,
-    common_covariance,
-    fitted_covariance,
-    log_density_coefficients,
-    make_covariance,
-    raised_to_floor,
-    replaced,
-    whitened_squares,
-)
-from momentmix.covariance.prior import Pull
+from momentmix.covariance import Kind, LogNormalPrior, Pull
 from momentmix.data.content import DIGITS
 from momentmix.data.parameters import Parameters
 from momentmix.solvers.anderson import Anderson
@@ -58,20 +47,20 @@ class Step(NamedTuple):
 class Peaks(NamedTuple):
     """Components so narrow that their densities are better had from distances to their means."""
 
-    kind: str
+    kind: Kind
     numbers: np.ndarray  # (J,)
     parameters: Parameters  # theirs alone
 
     @classmethod
-    def of(cls, kind: str, parameters: Parameters, numbers: np.ndarray) -> Peaks:
+    def of(cls, kind: Kind, parameters: Parameters, numbers: np.ndarray) -> Peaks:
         weights, means, covariances = parameters
-        own = Parameters(weights[numbers], means[numbers], chosen(kind, covariances, numbers))
+        own = Parameters(weights[numbers], means[numbers], kind.taken(covariances, numbers))
         return cls(kind, numbers, own)
 
     def log_joint(self, X: np.ndarray) -> np.ndarray:
         """(J, p)"""
         weights, means, covariances = self.parameters
-        squares, half_logs = whitened_squares(self.kind, covariances, X - means[:, None, :])
+        squares, half_logs = self.kind.whitened_squares(covariances, X - means[:, None, :])
         constant = np.log(np.maximum(weights, 1e-300)) - half_logs
         return (constant - X.shape[1] * np.log(2 * np.pi) / 2)[:, None] - squares / 2
 
@@ -86,9 +75,9 @@ class Density(NamedTuple):
     peaks: Peaks | None = None  # components of which the three terms cancel too far
 
     @classmethod
-    def of(cls, kind: str, parameters: Parameters, groups: int = 1) -> Density:
+    def of(cls, kind: Kind, parameters: Parameters, groups: int = 1) -> Density:
         weights, means, covariances = parameters
-        constant, linear, quadratic = log_density_coefficients(kind, means, covariances)
+        constant, linear, quadratic = kind.log_density_coefficients(means, covariances)
         constant = constant + np.log(np.maximum(weights, 1e-300))
         # Near its mean a component is the difference of terms of this size.
         sizes = np.max(-quadratic, axis=1) * (1 + np.einsum("ij,ij->i", means, means))
@@ -117,14 +106,14 @@ class Density(NamedTuple):
 class EM:
     """The iteration: what is done with the sums over the rows, wherever the rows are.
 
-    ``floor`` bounds every covariance from below (covariance.raised_to_floor). ``variance`` is that
+    ``floor`` bounds every covariance from below (``Covariance.raised``). ``variance`` is that
     of all spherical components where it is known, and then stays. ``prior`` is that of the
     covariances, if any, beside ``count`` rows.
     """
 
     def __init__(
         self,
-        kind: str,
+        kind: Kind,
         floor: Any,
         variance: float | None = None,
         prior: LogNormalPrior | None = None,
@@ -178,12 +167,12 @@ class EM:
         weights = (by_group / by_group.sum(axis=1, keepdims=True)).reshape(-1)
         if self.variance is not None:
             return Parameters(weights, means, np.full(len(shares), self.variance))
-        scatter = fitted_covariance(self.kind, shares, means, seconds / safe)
+        scatter = self.kind.fitted(shares, means, seconds / safe)
         if pull is not None:
             scatter = pull.step(self.count * shares, scatter)
         elif self.prior is not None:
             scatter = self.prior.pooled(self.count * shares, scatter)
-        return Parameters(weights, means, raised_to_floor(self.kind, scatter, self.floor))
+        return Parameters(weights, means, self.kind.raised(scatter, self.floor))
 
     def revived(self, parameters: Parameters) -> Parameters:
         """The parameters, where need be with new starts for components that died out."""
@@ -230,7 +219,7 @@ class EM:
 
     def look_at(self, starts: Sequence[Parameters], steps: int) -> list[EMResult]:
         """A few EM steps from each of some starts, all at once."""
-        if self.kind == "tied" or len(starts) == 1:  # one covariance a mixture, not a component
+        if self.kind.common or len(starts) == 1:  # one covariance a mixture, not a component
             return [self.fit(start, tol=0.0, max_iter=steps - 1) for start in starts]
         S = len(starts)
         at = Parameters(*(np.concatenate(parts) for parts in zip(*starts, strict=True)))
@@ -311,7 +300,7 @@ def _decoded(em: EM, x: np.ndarray, like: Parameters) -> Parameters:
     weights = np.exp(x[:m] - np.max(x[:m]))
     covariances = x[m + size :].reshape(like.covariances.shape)
     if em.variance is None:
-        covariances = raised_to_floor(em.kind, covariances, em.floor)
+        covariances = em.kind.raised(covariances, em.floor)
     means = x[m : m + size].reshape(like.means.shape)
     return Parameters(weights / weights.sum(), means, covariances)
 
@@ -328,7 +317,7 @@ class Likelihood(EM):
         self,
         X: np.ndarray,
         weights: np.ndarray | None,
-        kind: str,
+        kind: Kind,
         floor: Any,
         variance: float | None = None,
         prior: LogNormalPrior | None = None,
@@ -340,13 +329,12 @@ class Likelihood(EM):
         self.X, self.to_features = X, to_features
         self.weights = np.full(p, 1 / p) if weights is None else weights
         self._least = 1.5 / self.count if self.count > 1 else 0.0
-        self._shape = make_covariance(kind, np.empty((1, 1, 1)), n)
-        width = self._shape.width
+        width = kind.width(n)
         self._step = max(256, _BLOCK_BYTES // (8 * (2 * n + width)))
         # Squares are made again in each block; products of pairs of features are kept if they fit.
-        keep = not self._shape.diagonal and 8 * p * width <= _CACHE_BYTES
+        keep = not kind.diagonal and 8 * p * width <= _CACHE_BYTES
         keep = keep or p <= self._step
-        self._features = np.ascontiguousarray(self._shape.quadratic(X)) if keep else None
+        self._features = np.ascontiguousarray(kind.features(X)) if keep else None
 
     def part(
         self,
@@ -366,7 +354,7 @@ class Likelihood(EM):
     def _quadratic(self, rows: slice) -> np.ndarray:
         if self._features is not None:
             return self._features[rows]
-        return self._shape.quadratic(self.X[rows])
+        return self.kind.features(self.X[rows])
 
     def _over_blocks(self, function: Callable[[slice], Any]) -> list[Any]:
         blocks = self._blocks()
@@ -414,7 +402,7 @@ class Likelihood(EM):
         living = np.setdiff1d(np.arange(len(weights)), dead)
         if len(living) == 0:
             return parameters
-        kept = chosen(self.kind, covariances, living)
+        kept = self.kind.taken(covariances, living)
         alive = Parameters(weights[living], means[living], kept)
         _, log_density = self.responsibilities(alive)
         ranked = np.argsort(np.round(log_density, DIGITS), kind="stable")
@@ -426,10 +414,10 @@ class Likelihood(EM):
         spread = np.diag(self.weights @ (self.X - centre) ** 2 / 4 + 1e-6)
         if self.variance is not None:
             spread = self.variance * np.eye(len(centre))
-        fresh = common_covariance(self.kind, len(dead), spread)
+        fresh = self.kind.repeated(len(dead), spread)
         if self.variance is None:
-            fresh = raised_to_floor(self.kind, fresh, self.floor)
-        covariances = replaced(self.kind, covariances, list(dead), fresh)
+            fresh = self.kind.raised(fresh, self.floor)
+        covariances = self.kind.replaced(covariances, list(dead), fresh)
         return Parameters(weights / weights.sum(), means, covariances)
 
 

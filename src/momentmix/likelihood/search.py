@@ -63,10 +63,10 @@ class LikelihoodSearch:
         self.n_iter, self.interrupted = 0, False
         # Without a prior the highest peaks are narrow: where two starts agree there are others.
         free = (
-            likelihood.prior is None and likelihood.variance is None and likelihood.kind != "tied"
+            likelihood.prior is None and likelihood.variance is None and not likelihood.kind.common
         )
         self.rugged = free and likelihood.X.size <= SMALL_DATA
-        self.patience = UNREPAIRED if likelihood.kind == "tied" else 1
+        self.patience = UNREPAIRED if likelihood.kind.common else 1
         self.best: EMResult | None = None
         self.origin: Candidate | None = None  # where the best came from
         self.values: list[float] = []  # log-likelihoods that starts have led to

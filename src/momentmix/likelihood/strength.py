@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from momentmix.covariance import LogNormalPrior
@@ -21,9 +23,7 @@ def cross_validated(
     """The prior under which rows left out are most likely, EM going on from a fit of all rows."""
     p = len(whole.X)
     fold = rng.permutation(p) % min(FOLDS, p)
-    priors = [
-        LogNormalPrior(customary.kind, customary.n, share * customary.strength) for share in SHARES
-    ]
+    priors = [replace(customary, strength=share * customary.strength) for share in SHARES]
     scores = np.zeros(len(priors))
     for f in range(int(fold.max()) + 1):
         kept, out = np.flatnonzero(fold != f), np.flatnonzero(fold == f)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from momentmix.covariance import free_parameters, make_covariance
+from momentmix.covariance import Kind
 from momentmix.moments.orders import MOST_ORDER
 from momentmix.tensors.dense import packed_size
 from momentmix.tensors.packed import COUNTLESS, total_size
@@ -30,12 +30,12 @@ OPTIMAL_MOMENTS = 2000
 EVALUATIONS = 200
 
 
-def parameter_count(kind: str, m: int, n: int) -> int:
-    return m - 1 + m * n + free_parameters(kind, m, n)
+def parameter_count(kind: Kind, m: int, n: int) -> int:
+    return m - 1 + m * n + kind.free_parameters(m, n)
 
 
-def _equations_and_unknowns(kind: str, m: int, n: int, order: int) -> tuple[int, int]:
-    if kind == "tied":
+def _equations_and_unknowns(kind: Kind, m: int, n: int, order: int) -> tuple[int, int]:
+    if kind.common:
         # One covariance for all takes up the second moment. What is left, the means about their
         # centre, lives in m-1 dimensions and must follow from orders 3 and above there.
         r = max(1, min(n, m - 1))
@@ -43,7 +43,7 @@ def _equations_and_unknowns(kind: str, m: int, n: int, order: int) -> tuple[int,
     return total_size(n, order) - 1, parameter_count(kind, m, n)
 
 
-def is_enough(kind: str, m: int, n: int, order: int, margin: float = 1.0) -> bool:
+def is_enough(kind: Kind, m: int, n: int, order: int, margin: float = 1.0) -> bool:
     """Whether the distinct moments up to ``order`` outnumber the parameters."""
     if m == 1:
         return order >= 2
@@ -51,7 +51,7 @@ def is_enough(kind: str, m: int, n: int, order: int, margin: float = 1.0) -> boo
     return equations >= margin * unknowns
 
 
-def needed_order(kind: str, m: int, n: int) -> int:
+def needed_order(kind: Kind, m: int, n: int) -> int:
     """The smallest order ≥ 3 whose moments can determine the parameters, with margin."""
     if parameter_count(kind, m, n) > COUNTLESS / 2:
         raise ValueError(
@@ -74,7 +74,7 @@ def _lowest_order(least: int, enough: Callable[[int], bool]) -> int:
     return high
 
 
-def customary_order(kind: str, m: int, n: int) -> int:
+def customary_order(kind: Kind, m: int, n: int) -> int:
     """The order that "auto" takes: ample moments, where they are few enough to be explicit.
 
     For covariance matrices at least 4, up to some 70 features: errors with order 3 are up to 20
@@ -82,9 +82,9 @@ def customary_order(kind: str, m: int, n: int) -> int:
     moments are ample.
     """
     least = needed_order(kind, m, n)
-    square = kind in ("full", "tied")
+    square = not kind.diagonal
     wanted = max(least, 4) if square else least
-    if kind != "tied":  # whose means alone must follow from the higher orders
+    if not kind.common:  # whose means alone must follow from the higher orders
         most = max(wanted, AMPLE_ORDER)
         while wanted < most and not is_enough(kind, m, n, wanted, AMPLE):
             wanted += 1
@@ -95,7 +95,7 @@ def customary_order(kind: str, m: int, n: int) -> int:
     return 4 if affordable else least
 
 
-def check_order(kind: str, m: int, n: int, order: int) -> None:
+def check_order(kind: Kind, m: int, n: int, order: int) -> None:
     if order > MOST_ORDER:
         raise ValueError(f"order={order} is too high: moments are matched up to {MOST_ORDER}")
     if not is_enough(kind, m, n, order):
@@ -105,7 +105,7 @@ def check_order(kind: str, m: int, n: int, order: int) -> None:
         if needed > HIGHEST_ORDER:
             remedy = f"they would need order {needed}; fit fewer components"
         raise ValueError(
-            f"order={order} is too low for {m} {kind} components in {n} feature(s): it gives "
+            f"order={order} is too low for {m} {kind.name} components in {n} feature(s): it gives "
             f"{equations} equations for {unknowns} unknowns; {remedy}"
         )
 
@@ -149,13 +149,13 @@ def check_rank(rank: Any, n: int, d: int, single: bool, name: str = "rank") -> i
     return rank
 
 
-def is_explicit(kind: str, m: int, n: int, order: int) -> bool:
+def is_explicit(kind: Kind, m: int, n: int, order: int) -> bool:
     """Whether a fit is an ordinary least-squares problem of moderate size."""
     few = total_size(n, order) <= EXPLICIT_MOMENTS
     return few and parameter_count(kind, m, n) <= EXPLICIT_PARAMETERS
 
 
-def tensors_pay(p: int, kind: str, m: int, n: int, order: int) -> bool:
+def tensors_pay(p: int, kind: Kind, m: int, n: int, order: int) -> bool:
     """Whether one pass that makes moments is cheaper than a pass for each evaluation of the cost.
 
     In multiplications, with factors measured by benchmarks/tensors.py: a pass to the moments takes
@@ -166,7 +166,7 @@ def tensors_pay(p: int, kind: str, m: int, n: int, order: int) -> bool:
         return True
     if total_size(n, order) > 1 << 24:  # 128 MiB
         return False
-    width = make_covariance(kind, np.empty((1, 1, 1)), n).width
+    width = kind.width(n)
     from_rows = EVALUATIONS * p * m * (2.0 * (n + width) + 12 * order)
     each = 2.0 * n * total_size(n, order - 1) + 4.0 * total_size(n, order - 2) * width
     from_tensors = 2.0 * p * total_size(n, order) + EVALUATIONS * m * each

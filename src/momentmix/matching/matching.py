@@ -12,12 +12,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from momentmix.covariance import (
-    common_covariance,
-    make_covariance,
-    raised_to_floor,
-    smallest_variance,
-)
+from momentmix.covariance import Kind
 from momentmix.data.parameters import Parameters
 from momentmix.data.sources import Data, mean_and_covariance
 from momentmix.matching.choices import parameter_count
@@ -38,7 +33,7 @@ RIDGE = 0.01
 class Model:
     """What is fitted, and how moments are matched."""
 
-    kind: str
+    kind: Kind
     m: int
     n: int
     order: int
@@ -104,7 +99,7 @@ class MomentMatching:
         because the covariance of moments up to d follows from the mixture's moments up to 2d.
         """
         model = self.model
-        covariance = make_covariance(model.kind, parameters.covariances, model.n)
+        covariance = model.kind.of(parameters.covariances, model.n)
         S = moment_covariance(
             parameters.weights, parameters.means, covariance.matrices(), model.order
         )
@@ -142,15 +137,15 @@ class MomentMatching:
         solution = self._minimise(free, start, callback, limits)
         parameters = self._decoded(free, solution)
         covariances = parameters.covariances
-        lowest = smallest_variance(model.kind, covariances)
+        lowest = model.kind.smallest_variance(covariances)
         if lowest >= model.floor:
             return parameters, solution
         if not strict or solution.interrupted:
             level = min(0.1, max(model.floor, 1e-3, -lowest))
-            raised = raised_to_floor(model.kind, covariances, level)
+            raised = model.kind.raised(covariances, level)
             return parameters._replace(covariances=raised), solution
         bounded = self._parametrisation(model.floor)
-        raised = raised_to_floor(model.kind, covariances, max(0.01, 2 * model.floor))
+        raised = model.kind.raised(covariances, max(0.01, 2 * model.floor))
         second = self._minimise(bounded, parameters._replace(covariances=raised), callback, limits)
         second.n_iter += solution.n_iter
         second.n_passes += solution.n_passes
@@ -304,17 +299,17 @@ def _refine(matching: MomentMatching, fit: Fit) -> None:
             _adopt(fit, parameters, solution)
 
 
-def widened(kind: str, parameters: Parameters) -> Parameters:
+def widened(kind: Kind, parameters: Parameters) -> Parameters:
     """Fit for EM to go on from: no covariance so flat that its component would catch no sample."""
-    if smallest_variance(kind, parameters.covariances) >= 0.01:
+    if kind.smallest_variance(parameters.covariances) >= 0.01:
         return parameters
-    raised = raised_to_floor(kind, parameters.covariances, 0.1)
+    raised = kind.raised(parameters.covariances, 0.1)
     return parameters._replace(covariances=raised)
 
 
-def single_component(kind: str, data: Data, floor: float) -> Fit:
+def single_component(kind: Kind, data: Data, floor: float) -> Fit:
     """One component: the mean and the covariance, which every method agrees on."""
     mean, covariance = mean_and_covariance(data)
-    spread = raised_to_floor(kind, common_covariance(kind, 1, covariance), floor)
+    spread = kind.raised(kind.repeated(1, covariance), floor)
     parameters = Parameters(np.ones(1), mean[None], spread)
     return Fit(parameters, 0.0, n_iter=1, n_passes=data.passes, converged=True, history=[0.0])

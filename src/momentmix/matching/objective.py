@@ -14,7 +14,6 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.linalg.blas import dtrmm
 
-from momentmix.covariance import pooled_coupling, restricted, stacked
 from momentmix.matching.parametrisation import Parametrisation
 from momentmix.moments.atoms import Atoms
 from momentmix.moments.bell import bell_derivatives, bell_polynomials
@@ -62,7 +61,7 @@ class PackedObjective:
         weighted = np.moveaxis(shares[:, None, None] * in_means, 0, 1)
         in_cov = np.empty((len(self.moments), p.m, 0))
         if not points:
-            in_cov = restricted(p.kind, shares, covariance_jacobian(M, p.n, self.d))
+            in_cov = p.kind.gradient_of_matrices(shares, covariance_jacobian(M, p.n, self.d))
         jacobian = p.pullback(x, M.T, weighted, in_cov)
         residual = shares @ M - self.moments
         if self.factor is None:
@@ -165,7 +164,7 @@ class ImplicitEquations:
         weights = np.concatenate([ahead.weights, -behind.weights]) / (2 * eps)
         means = np.concatenate([ahead.means, behind.means])
         p = parametrisation
-        covariance = stacked(p.kind, ahead.covariance.array, behind.covariance.array, p.m, p.n)
+        covariance = p.kind.stacked(ahead.covariance.array, behind.covariance.array, p.m, p.n)
         tangent = Atoms(weights, means, covariance, np)
         form = bilinear(self.P, tangent, self.objective.weights, gradient=True)
         return 2 * self.objective.pull(x, form)
@@ -222,7 +221,7 @@ class Preconditioner:
         else:
             softmax = np.diag(P.weights) - np.outer(P.weights, P.weights)
             in_weights = 2 * softmax @ psi @ softmax
-        covariances = pooled_coupling(p.kind, covariances, p.n)
+        covariances = p.kind.pooled_coupling(covariances, p.n)
         self.p, self.scale = p, p.covariances.scale(rest)
         blocks = [in_weights, means] + [covariances] * (len(covariances) > 0)
         self.blocks = [_definite(block) for block in blocks]

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.cluster import KMeans, kmeans_plusplus
 from sklearn.exceptions import ConvergenceWarning
 
-from momentmix.covariance import common_covariance
+from momentmix.covariance import Kind
 from momentmix.data.parameters import Parameters
 from momentmix.data.sources import Data, mean_and_covariance
 from momentmix.support.parallel import single_threaded_openmp
@@ -80,10 +80,10 @@ POINTS = {"random": random_points, "k-means++": spread_points}
 INITS = (*POINTS, "spectral")
 
 
-def around_points(kind: str, means: np.ndarray, share: float = 0.5) -> Parameters:
+def around_points(kind: Kind, means: np.ndarray, share: float = 0.5) -> Parameters:
     """Equal weights, and covariances that are a share of the whole spread (which is 1)."""
     m, n = means.shape
-    return Parameters(np.full(m, 1 / m), means, common_covariance(kind, m, share * np.eye(n)))
+    return Parameters(np.full(m, 1 / m), means, kind.repeated(m, share * np.eye(n)))
 
 
 def kmeans_labels(
