@@ -28,7 +28,7 @@ from momentmix.covariance import on_floor, too_few
 from momentmix.data.frame import Frame
 from momentmix.data.parameters import Parameters
 from momentmix.datasets import paper_mixture
-from momentmix.likelihood.em import Likelihood
+from momentmix.likelihood.rows import RowLikelihood
 from momentmix.summary import matched
 from real import FRESH, TUNED, Table
 
@@ -240,7 +240,7 @@ def simulated(n: int, m: int, separation: float, seed: int) -> Mixture:
 def from_truth(truth: Mixture, X: np.ndarray, kind: str = "full") -> Mixture:
     """Where EM ends that starts at the truth."""
     start = Parameters(truth.weights, truth.means, truth.covariances)
-    result = Likelihood(X, None, kind, 1e-9).fit(start, tol=1e-6, max_iter=500)
+    result = RowLikelihood(X, None, kind, 1e-9).fit(start, tol=1e-6, max_iter=500)
     return Mixture(*result.parameters, kind)
 
 

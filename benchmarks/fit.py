@@ -16,7 +16,7 @@ from momentmix import Mixture, MomentMixture
 from momentmix.data.parameters import Parameters
 from momentmix.data.sources import AtomData
 from momentmix.datasets import paper_mixture
-from momentmix.likelihood.em import Likelihood
+from momentmix.likelihood.rows import RowLikelihood
 from momentmix.matching.objective import ImplicitObjective
 from momentmix.matching.parametrisation import Parametrisation
 from momentmix.matching.starts import around_points
@@ -36,7 +36,7 @@ def timed(job: Callable) -> tuple[object, float]:
 
 def ceiling(mixture: Mixture, X: np.ndarray) -> tuple[float, Parameters]:
     """Where EM ends that starts at the truth."""
-    likelihood = Likelihood(X, None, "diag", 1e-9)
+    likelihood = RowLikelihood(X, None, "diag", 1e-9)
     truth = Parameters(mixture.weights, mixture.means, mixture.covariances)
     result = likelihood.fit(truth, tol=1e-6, max_iter=500)
     return result.log_likelihood, result.parameters

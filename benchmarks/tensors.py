@@ -17,7 +17,7 @@ from sklearn.mixture import GaussianMixture
 
 from machine import machine
 from momentmix import Mixture, MomentMixture, MomentTensors
-from momentmix.matching.choices import tensors_pay
+from momentmix.matching.costs import tensors_pay
 from momentmix.summary import matched
 from timing import best_in_turn, best_of
 

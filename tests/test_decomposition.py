@@ -15,7 +15,7 @@ import oracles
 from momentmix import Mixture, MomentTensors, Samples, symmetric_cp
 from momentmix.data.sources import data_of
 from momentmix.decomposition.subspace import estimated_rank, leading_subspace
-from momentmix.matching.choices import is_identifiable
+from momentmix.matching.identifiability import is_identifiable
 
 
 def points(n, r, seed):

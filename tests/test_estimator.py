@@ -22,8 +22,8 @@ import momentmix as mm
 from momentmix import Mixture, MomentMixture, MomentTensors
 from momentmix.data.parameters import Parameters
 from momentmix.datasets import load_quakes, paper_mixture
-from momentmix.likelihood.em import Likelihood
-from momentmix.matching.choices import is_explicit
+from momentmix.likelihood.rows import RowLikelihood
+from momentmix.matching.costs import is_explicit
 
 TYPES = ("full", "tied", "diag", "spherical")
 IRIS = load_iris().data
@@ -105,7 +105,7 @@ def test_the_papers_problem_reaches_the_ceiling():
     X, _ = truth.sample(8000, 78)
     fit = MomentMixture(20, covariance_type="diag", prior=None, random_state=0).fit(X)
     start = Parameters(truth.weights, truth.means, truth.covariances)
-    top = Likelihood(X, None, "diag", 1e-9).fit(start, tol=1e-6, max_iter=300).log_likelihood
+    top = RowLikelihood(X, None, "diag", 1e-9).fit(start, tol=1e-6, max_iter=300).log_likelihood
     assert fit.score(X) > top - 0.005
     assert fit.converged_
     np.testing.assert_allclose(fit.lower_bound_, fit.score(X), atol=1e-8)
@@ -325,7 +325,7 @@ def test_interruption_at_any_time(where, n_init, monkeypatch):
 
         return call
 
-    monkeypatch.setattr(Likelihood, "step", counted(Likelihood.step))
+    monkeypatch.setattr(RowLikelihood, "step", counted(RowLikelihood.step))
     monkeypatch.setattr(
         PackedObjective, "value_and_gradient", counted(PackedObjective.value_and_gradient)
     )
@@ -478,7 +478,7 @@ def test_the_prior_leaves_no_component_on_a_handful_of_samples():
     assert held.score(new) > highest.score(new) + 0.05
     # EM that starts at the truth is beaten too.
     start = Parameters(truth.weights, truth.means, truth.covariances)
-    best = Likelihood(X, None, "full", 1e-9).fit(start, tol=1e-6, max_iter=500).parameters
+    best = RowLikelihood(X, None, "full", 1e-9).fit(start, tol=1e-6, max_iter=500).parameters
     assert held.score(new) > np.mean(Mixture(*best).log_prob(new))
 
 

@@ -5,7 +5,8 @@ import momentmix as mm
 from momentmix.data.frame import Frame
 from momentmix.data.parameters import Parameters
 from momentmix.data.sources import AtomData, TensorData
-from momentmix.matching.choices import check_order, is_enough, needed_order, sampling_weights
+from momentmix.matching.identifiability import check_order, is_enough, needed_order
+from momentmix.matching.order_weights import sampling_weights
 from momentmix.matching.starts import POINTS, spectral_means
 
 TYPES = ("full", "tied", "diag", "spherical")

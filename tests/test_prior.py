@@ -18,8 +18,8 @@ from momentmix.covariance import LogNormalPrior, customary_strength, on_floor, r
 from momentmix.data.frame import Frame
 from momentmix.data.parameters import Parameters
 from momentmix.data.rounding import rounding_variances
-from momentmix.likelihood.em import Likelihood
-from momentmix.matching.choices import customary_order
+from momentmix.fitting.plan import customary_order
+from momentmix.likelihood.rows import RowLikelihood
 
 FREE = ("full", "diag", "spherical")
 TYPES = (*FREE, "tied")
@@ -102,7 +102,7 @@ def test_the_end_of_em_is_stationary(kind):
     """No small change of a covariance raises the penalised likelihood, by finite differences."""
     X = IRIS[::3, :2]
     X = (X - X.mean(axis=0)) / X.std(axis=0)
-    likelihood = Likelihood(X, None, kind, 1e-9, prior=LogNormalPrior(kind, 2, 10.0))
+    likelihood = RowLikelihood(X, None, kind, 1e-9, prior=LogNormalPrior(kind, 2, 10.0))
     R = np.eye(2)[(X[:, 0] > 0).astype(int)]
     fit = likelihood.fit(likelihood.from_responsibilities(R), tol=1e-14, max_iter=5000)
     weights, means, array = fit.parameters
@@ -161,7 +161,7 @@ def test_em_never_lowers_the_penalised_likelihood(X, kind, strength, m, seed, we
     frame = Frame.of_samples(kind, X, weights)
     prior = None if kind == "tied" or strength == 0 else LogNormalPrior(kind, X.shape[1], strength)
     floor = frame.bound(1e-6, rounding_variances(X))
-    likelihood = Likelihood(frame.apply(X), weights, kind, floor, prior=prior)
+    likelihood = RowLikelihood(frame.apply(X), weights, kind, floor, prior=prior)
     start = likelihood.from_responsibilities(rng.dirichlet(np.ones(m), len(X)))
     start = likelihood.step(start).after
     log_posteriors = []
@@ -189,7 +189,7 @@ def test_the_objective_moves_with_the_data(seed, kind):
     def worth(X, R):
         frame = Frame.of_samples(kind, X, None)
         prior = None if kind == "tied" else LogNormalPrior(kind, n, 8.0)
-        likelihood = Likelihood(frame.apply(X), None, kind, 1e-9, prior=prior)
+        likelihood = RowLikelihood(frame.apply(X), None, kind, 1e-9, prior=prior)
         start = likelihood.from_responsibilities(R)
         return likelihood.fit(start, tol=0.0, max_iter=6).log_posterior - frame.log_volume
 
@@ -363,7 +363,7 @@ def test_orders_that_auto_takes():
 def test_parameters_as_one_vector_go_there_and_back():
     from momentmix.likelihood.em import _decoded, _encoded
 
-    likelihood = Likelihood(IRIS, None, "full", 1e-6)
+    likelihood = RowLikelihood(IRIS, None, "full", 1e-6)
     start = likelihood.from_responsibilities(np.eye(3)[load_iris().target])
     back = _decoded(likelihood, _encoded(start), start)
     assert isinstance(back, Parameters)

@@ -8,7 +8,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.mixture import GaussianMixture
 
 from momentmix import Mixture, MomentMixture, MomentTensors, Samples
-from momentmix.matching.choices import tensors_pay
+from momentmix.matching.costs import tensors_pay
 
 TYPES = ("full", "tied", "diag", "spherical")
 

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from momentmix.covariance import too_few
+from momentmix.covariance import covariance_type
 from momentmix.estimators.moment_mixture import MomentMixture
-from momentmix.matching.choices import is_enough
+from momentmix.matching.identifiability import is_enough
 from momentmix.support.warnings import CollapseWarning
 
 
@@ -72,7 +72,8 @@ def choose_components(
 
 def _can_tell(m: int, p: int, n: int, settings: dict[str, Any]) -> bool:
     """Whether rows are enough for m components, and moments of an order that was asked for."""
-    kind, order = settings.get("covariance_type", "full"), settings.get("order", "auto")
-    if too_few(kind, np.array([p / m]), n)[0]:
+    kind = covariance_type(settings.get("covariance_type", "full"))
+    order = settings.get("order", "auto")
+    if kind.too_few(np.array([p / m]), n)[0]:
         return False
     return order == "auto" or is_enough(kind, m, n, order)

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from momentmix.covariance import too_few
+from momentmix.covariance import Diagonal
 from momentmix.data.sources import AtomData, TensorData, data_of
 from momentmix.distributions.mixture import Mixture
 from momentmix.distributions.moment_tensors import MomentTensors
 from momentmix.distributions.samples import Samples
-from momentmix.matching.choices import parameter_count
+from momentmix.matching.identifiability import parameter_count
 from momentmix.support.array import to_numpy
 from momentmix.tensors.packed import multiplicities, order_slice, size_in_words, total_size
 
@@ -130,7 +130,7 @@ def moment_match(P: Any, Q: Any, order: int | None = None) -> list[Match]:
     for name, D in (("P", P), ("Q", Q)):
         if isinstance(D, MomentTensors) and D.order < order:
             raise ValueError(f"{name} holds moments up to order {D.order}, not {order}")
-    frame = data.frame("diag")
+    frame = data.frame(Diagonal)
     scaled = data.within(frame)
     ours, theirs = other.within(frame).moments(order), scaled.moments(order)
     scale = multiplicities(data.n, order)
@@ -203,12 +203,12 @@ def remarks(
 def _thin(mixture: Mixture, rows: int | None, told: set[int]) -> list[str]:
     if rows is None:
         return []
-    kind, n = mixture.covariance_type, mixture.n_features
+    kind, n = mixture.atoms.covariance.kind, mixture.n_features
     counts = rows * to_numpy(mixture.weights)
-    thin = np.flatnonzero(too_few(kind, counts, n))
+    thin = np.flatnonzero(kind.too_few(counts, n))
     return [
-        f"Component {j} rests on about {counts[j]:.0f} rows, few for a {kind} covariance of {n} "
-        "column(s); its shape may be chance. Fewer components or a simpler covariance type avoid "
+        f"Component {j} rests on about {counts[j]:.0f} rows, few for a {kind.name} covariance of "
+        f"{n} column(s); its shape may be chance. Fewer components or a simpler covariance type avoid "
         "this."
         for j in thin
         if j not in told
@@ -227,7 +227,7 @@ def _flat(mixture: Mixture, told: set[int]) -> list[str]:
         smallest = np.linalg.eigvalsh(matrices(mixture) / np.outer(overall, overall))[:, 0]
     flat = [j for j in np.flatnonzero(smallest < 1e-5) if j not in told]
     whose = [f"Component {j} has" for j in flat]
-    if len(flat) and mixture.atoms.covariance.shared:
+    if len(flat) and mixture.atoms.covariance.common:
         whose = ["The covariance that all components share has"]
     return [
         f"{who} almost no extent in some direction: rows repeat there, or columns depend on each "
@@ -348,8 +348,8 @@ class FitSummary:
     @property
     def n_parameters(self) -> int:
         mixture = self.mixture
-        kind, m, n = mixture.covariance_type, mixture.n_components, mixture.n_features
-        return parameter_count(kind, m, n)
+        kind = mixture.atoms.covariance.kind
+        return parameter_count(kind, mixture.n_components, mixture.n_features)
 
     @cached_property
     def matches(self) -> list[Match]:

@@ -30,7 +30,7 @@ from momentmix.cli.writing import check_output
 from momentmix.covariance import COVARIANCE_TYPES
 from momentmix.distributions.moment_tensors import MomentTensors
 from momentmix.estimators.moment_mixture import MomentMixture
-from momentmix.estimators.settings import check_settings
+from momentmix.estimators.settings import check_mixture_settings
 from momentmix.selection import Choice, choose_components
 from momentmix.summary import FitSummary, counted
 
@@ -82,7 +82,7 @@ def fit(
             "prior": _prior(prior),
         }
         number = _number(components)
-        check_settings(MomentMixture(1 if number is None else number, **settings))
+        check_mixture_settings(MomentMixture(1 if number is None else number, **settings))
         if files[0].suffix.lower() == ".npz":
             if len(files) > 1 or columns is not None:
                 raise ValueError("give one file of moments alone; its columns are chosen already")

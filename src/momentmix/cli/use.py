@@ -12,7 +12,7 @@ from momentmix.cli.console import Debug, Json, aside, plain_errors, show_json, s
 from momentmix.cli.reading import Columns, Files, ModelFile, rows_for, split
 from momentmix.cli.writing import check_output, write_table
 from momentmix.distributions.mixture import Mixture
-from momentmix.estimators.base import posterior
+from momentmix.estimators.predictions import posterior
 from momentmix.summary import FitSummary, names_of
 
 Output = Annotated[

@@ -11,19 +11,10 @@ rows, and vanishes beside many. It knows no scale of its own: only ratios of cov
 
 from __future__ import annotations
 
-from typing import Any
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
 
 import numpy as np
-
-from momentmix.covariance.classes import DIAGONAL_TYPES
-
-
-def customary_strength(kind: str, n: int) -> float:
-    """ν = 3d - 1 rows, d the features whose covariances are free: all n, or each alone (d = 1).
-
-    Chosen on the tables TUNED of benchmarks/real.py, by the likelihood of rows held out.
-    """
-    return 2.0 if kind in DIAGONAL_TYPES else 3.0 * n - 1.0
 
 
 def _group_means(values: np.ndarray, groups: int) -> np.ndarray:
@@ -32,28 +23,28 @@ def _group_means(values: np.ndarray, groups: int) -> np.ndarray:
     return np.repeat(by_group.mean(axis=1), by_group.shape[1], axis=0)
 
 
+@dataclass(frozen=True)
 class LogNormalPrior:
     """log Σ_k normal about L with the weight of ``strength`` rows; ``centre`` is L, if given.
 
-    Of one covariance, or one that all components share, it says nothing.
+    ``pull`` does the arithmetic, for variances or for matrices; a variance stands ``times`` times
+    in Σ. Of one covariance, or one that all components share, the prior says nothing.
     """
 
-    def __init__(
-        self, kind: str, n: int, strength: float, centre: np.ndarray | None = None
-    ) -> None:
-        self.kind, self.n, self.strength, self.centre = kind, n, float(strength), centre
-        self.times = n if kind == "spherical" else 1  # how often a variance stands in Σ
+    pull: type[Pull]
+    strength: float
+    times: int = 1
+    centre: np.ndarray | None = None
 
     def at(self, covariances: np.ndarray, groups: int = 1) -> Pull:
         """What the prior says at the covariances of some mixtures, one after the other."""
-        pull = DiagonalPull if self.kind in DIAGONAL_TYPES else FullPull
-        return pull(self, covariances, groups)
+        return self.pull(self, covariances, groups)
 
     def centres(self, logs: np.ndarray, groups: int) -> np.ndarray:
         """L of each of some mixtures, in a shape that broadcasts to the logarithms (S m, …)."""
         return _group_means(logs, groups) if self.centre is None else self.centre
 
-    def drift(self, moved: np.ndarray, rows: np.ndarray, groups: int) -> Any:
+    def drift(self, moved: np.ndarray, rows: np.ndarray, groups: int) -> np.ndarray | float:
         """How far L moves along with the logarithms of the covariances, which L in turn moves.
 
         ``moved`` (S m, …) is how far they move while L stays, ``rows`` what holds each of them in
@@ -75,15 +66,19 @@ class LogNormalPrior:
 
     def about(self, centre: np.ndarray) -> LogNormalPrior:
         """The same with L held where it is."""
-        return LogNormalPrior(self.kind, self.n, self.strength, centre)
+        return replace(self, centre=centre)
 
 
-class Pull:
+class Pull(ABC):
     """The prior at covariances Σ_k: the penalty of each, and a step of the M-step from there."""
 
     centre: np.ndarray  # L
     penalties: np.ndarray  # (m,), of each component
 
+    @abstractmethod
+    def __init__(self, prior: LogNormalPrior, covariances: np.ndarray, groups: int) -> None: ...
+
+    @abstractmethod
     def step(self, counts: np.ndarray, scatter: np.ndarray) -> np.ndarray:
         """Covariances that raise -½ Σ_k n_k (log|Σ_k| + tr C_k Σ_k⁻¹) - penalty, from here.
 
@@ -95,10 +90,9 @@ class Pull:
         prior would hold them where they are. The line from Σ_k to the result always begins uphill;
         a long step may overshoot.
         """
-        raise NotImplementedError
 
 
-class DiagonalPull(Pull):
+class PullOfVariances(Pull):
     """For variances: all is entry by entry. A spherical one counts for each of n features."""
 
     def __init__(self, prior: LogNormalPrior, variances: np.ndarray, groups: int) -> None:
@@ -120,7 +114,7 @@ class DiagonalPull(Pull):
         return result + self.strength / rows * drift * self.variances
 
 
-class FullPull(Pull):
+class PullOfMatrices(Pull):
     """For matrices, in the eigenvectors of each: one eigendecomposition a component."""
 
     def __init__(self, prior: LogNormalPrior, matrices: np.ndarray, groups: int) -> None:
@@ -158,11 +152,3 @@ class FullPull(Pull):
             drift = self.prior.drift(moved, rows, self.groups)
             result = result + nu / rows * (root @ drift @ root)
         return (result + result.swapaxes(1, 2)) / 2
-
-
-def prior_for(kind: str, n: int, strength: Any) -> LogNormalPrior | None:
-    """The prior of a strength in rows, or of the customary one; None where there is none."""
-    if strength is None or kind in ("tied", "zero"):
-        return None
-    nu = customary_strength(kind, n) if isinstance(strength, str) else float(strength)
-    return LogNormalPrior(kind, n, nu) if nu > 0 else None

@@ -1,42 +1,53 @@
-"""Covariances as a user gives them, checked."""
+"""Covariances as a user gives them: types by name, arrays to be checked."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from momentmix.covariance.classes import COVARIANCE_TYPES, make_covariance
+from momentmix.covariance.base import Covariance, Kind
+from momentmix.covariance.diagonal import Diagonal
+from momentmix.covariance.full import Full
+from momentmix.covariance.spherical import Spherical
+from momentmix.covariance.tied import Tied
 from momentmix.support.array import Array, all_finite, as_float_array, namespace
 
+_KINDS: dict[str, Kind] = {kind.name: kind for kind in (Full, Tied, Diagonal, Spherical)}
+#: Names of the types that a mixture may have.
+COVARIANCE_TYPES = tuple(_KINDS)
 
-def component_covariance(kind: str, array: Any, m: int, n: int) -> Any:
+
+def covariance_type(name: Any) -> Kind:
+    """The type that users call so."""
+    if not isinstance(name, str) or name not in _KINDS:
+        raise ValueError(f"covariance_type must be one of {COVARIANCE_TYPES}, got {name!r}")
+    return _KINDS[name]
+
+
+def component_covariance(name: str, array: Any, m: int, n: int) -> Covariance:
     """The covariance of a mixture of m components in n features, checked."""
-    if kind not in COVARIANCE_TYPES:
-        raise ValueError(f"covariance_type must be one of {COVARIANCE_TYPES}, got {kind!r}")
-    shape = {"spherical": (m,), "diag": (m, n), "tied": (n, n), "full": (m, n, n)}[kind]
+    kind = covariance_type(name)
     array = as_float_array(array, "covariances", (1, 2, 3))
-    if tuple(array.shape) != shape:
+    if tuple(array.shape) != kind.shape(m, n):
         raise ValueError(
-            f"covariances must have shape {shape} for covariance_type={kind!r} with {m} "
+            f"covariances must have shape {kind.shape(m, n)} for covariance_type={name!r} with {m} "
             f"component(s) and {n} feature(s), but have shape {tuple(array.shape)}"
         )
-    return make_covariance(kind, _checked(array, kind, "covariances"), n)
+    return _checked(kind, array, n, "covariances")
 
 
-def common_noise(array: Any, n: int, name: str = "covariance") -> Any:
+def common_noise(array: Any, n: int, name: str = "covariance") -> Covariance:
     """The covariance of a noise that all samples share: a number, (n,) or (n, n), checked."""
     wrong = isinstance(array, bool | complex) or array is None or isinstance(array, str)
-    array = np.nan if wrong else as_float_array(array, name, (0, 1, 2))
-    if wrong or tuple(array.shape) not in ((), (1,), (n,), (n, n)):
+    shape = None if wrong else tuple(as_float_array(array, name, (0, 1, 2)).shape)
+    if shape not in ((), (1,), (n,), (n, n)):
         raise ValueError(
             f"{name} must be a number, or have shape ({n},) or ({n}, {n}) for {n} feature(s); got "
-            + ("something else" if wrong else f"shape {tuple(array.shape)}")
+            + ("something else" if wrong else f"shape {shape}")
         )
     return noise_covariance(array, 0, n, name)
 
 
-def noise_covariance(array: Any, p: int, n: int, name: str = "noise_covariance") -> Any:
+def noise_covariance(array: Any, p: int, n: int, name: str = "noise_covariance") -> Covariance:
     """The covariance of the noise in p samples of n features, checked.
 
     A scalar or one entry (noise of equal variance), (n,) (a variance a feature), (n, n) (a matrix),
@@ -45,49 +56,26 @@ def noise_covariance(array: Any, p: int, n: int, name: str = "noise_covariance")
     array = as_float_array(array, name, (0, 1, 2, 3))
     xp = namespace(array)
     shape = tuple(array.shape)
+    kind: Kind
     if shape in ((), (1,)):
-        kind, array = "spherical", xp.reshape(array, (1,))
+        kind, array = Spherical, xp.reshape(array, (1,))
     elif shape == (n,):
-        kind, array = "diag", xp.reshape(array, (1, n))
+        kind, array = Diagonal, xp.reshape(array, (1, n))
     elif shape == (n, n):
-        kind = "tied"
+        kind = Tied
     elif shape in ((p,), (p, n), (1, n), (p, n, n), (1, n, n)):
-        kind = ("spherical", "diag", "full")[len(shape) - 1]
+        kind = (Spherical, Diagonal, Full)[len(shape) - 1]
     else:
         raise ValueError(
             f"{name} must be a scalar or have shape ({n},) or ({n}, {n}) for noise "
             f"common to all samples, or ({p},), ({p}, {n}) or ({p}, {n}, {n}) for one covariance "
             f"a sample; got shape {shape}"
         )
-    return make_covariance(kind, _checked(array, kind, name), n)
+    return _checked(kind, array, n, name)
 
 
-def _checked(array: Array, kind: str, name: str) -> Array:
-    """Finite, symmetric and positive semidefinite; rounding in the symmetry is taken out."""
-    xp = namespace(array)
+def _checked(kind: Kind, array: Array, n: int, name: str) -> Covariance:
+    """Finite, symmetric and positive semidefinite."""
     if not all_finite(array):
         raise ValueError(f"{name} must be finite, but hold NaN or infinity")
-    if kind in ("spherical", "diag"):
-        if bool(xp.any(array < 0)):
-            raise ValueError(
-                f"{name} must not be negative, but the smallest variance is "
-                f"{float(xp.min(array)):g}; give variances, not precisions or logarithms"
-            )
-        return array
-    eps = xp.finfo(array.dtype).eps
-    size = float(xp.max(xp.abs(array)))
-    skew = float(xp.max(xp.abs(array - array.mT)))
-    if skew > 1e4 * eps * size:
-        raise ValueError(
-            f"{name} must be symmetric, but differ from their transpose by {skew:g}; "
-            "symmetrise them with (S + S.T) / 2 if that is what they mean"
-        )
-    array = (array + array.mT) / 2
-    values = xp.linalg.eigvalsh(array)
-    lowest, highest = xp.min(values, axis=-1), xp.max(xp.abs(values), axis=-1)
-    tolerance = 100 * array.shape[-1] * eps * highest
-    if bool(xp.any(lowest < -tolerance)):
-        raise ValueError(
-            f"{name} must be positive semidefinite, but an eigenvalue is {float(xp.min(lowest)):g}"
-        )
-    return array
+    return kind.of(kind.checked(array, name), n)

@@ -11,36 +11,32 @@ from typing import Any
 
 import numpy as np
 
-from momentmix.covariance import make_covariance, mapped_covariance
+from momentmix.covariance import Covariance, Diagonal, Full, Kind
 from momentmix.data.parameters import Parameters
 from momentmix.moments.atoms import Atoms
-
-#: Types that one unit for all features suits.
-ONE_UNIT = ("spherical", "zero")
 
 
 class Frame:
     """x = centre + z scale (z @ scale where it is a matrix); ``log_volume`` is log |det scale|."""
 
-    def __init__(self, kind: str, centre: np.ndarray, covariance: np.ndarray) -> None:
+    def __init__(self, kind: Kind, centre: np.ndarray, covariance: np.ndarray) -> None:
         if not np.all(np.isfinite(covariance)):
             raise ValueError("the data hold numbers whose square overflows; rescale the features")
         self.kind, self.centre, self.unit, self.n = kind, centre, 1.0, len(centre)
-        self.diagonal = make_covariance(kind, None, len(centre)).diagonal
         n = len(centre)
         deviations = np.sqrt(np.maximum(np.diag(covariance), 0))
         # Rounding alone makes a constant feature vary by about this much, each by its own size.
         deviations = np.where(deviations > 16 * np.finfo(float).eps * np.abs(centre), deviations, 0)
         if not np.any(deviations):
-            self.scale: Any = 1.0 if kind in ONE_UNIT else np.ones(n)
-        elif kind in ONE_UNIT:
+            self.scale: Any = 1.0 if kind.one_unit else np.ones(n)
+        elif kind.one_unit:
             self.scale = float(np.sqrt(np.mean(deviations**2)))
         else:
             # A constant feature has no unit of its own: it gets the middle one of the others.
             middle = np.median(deviations[deviations > 0])
             self.scale = np.where(deviations > 0, deviations, middle)
         self.to_features: np.ndarray | None = None
-        if self.diagonal:
+        if self.kind.diagonal:
             self.inverse: Any = 1 / self.scale
             self.log_volume = float(np.sum(np.log(np.broadcast_to(self.scale, n))))
             return
@@ -55,7 +51,7 @@ class Frame:
         self.log_volume = float(np.sum(np.log(roots)) + np.sum(np.log(deviations)))
 
     @classmethod
-    def about_the_origin(cls, kind: str, frame: Frame) -> Frame:
+    def about_the_origin(cls, kind: Kind, frame: Frame) -> Frame:
         """The given origin kept and one unit for all features: what the paper's ω refers to."""
         n = len(frame.centre)
         scale = float(np.exp(frame.log_volume / n))
@@ -65,7 +61,7 @@ class Frame:
         return result
 
     @classmethod
-    def of_samples(cls, kind: str, X: np.ndarray, weights: np.ndarray | None) -> Frame:
+    def of_samples(cls, kind: Kind, X: np.ndarray, weights: np.ndarray | None) -> Frame:
         total = np.zeros((X.shape[1], X.shape[1]))
         step = max(1, (16 << 20) // (8 * X.shape[1]))
         with np.errstate(over="ignore", invalid="ignore"):  # which is found in the end
@@ -77,7 +73,7 @@ class Frame:
         return cls(kind, centre, total)
 
     @classmethod
-    def of_atoms(cls, kind: str, atoms: Atoms) -> Frame:
+    def of_atoms(cls, kind: Kind, atoms: Atoms) -> Frame:
         weights, means = np.asarray(atoms.column)[:, 0], np.asarray(atoms.means)
         centre = weights @ means
         rows = means - centre
@@ -91,55 +87,49 @@ class Frame:
     def bound(self, least: float, variances: np.ndarray) -> Any:
         """A lower bound of covariances: ``least`` in these units, and variances of the features.
 
-        A number, variances (n,) or a matrix, as covariance.raised_to_floor takes it.
+        A number, variances (n,) or a matrix, as ``Covariance.raised`` takes it.
         """
         if not np.any(variances):
             return least
-        if self.kind in ONE_UNIT:
-            return least + float(np.mean(variances)) * self.inverse**2
-        if self.diagonal:
-            return least + variances * self.inverse**2
-        return least * np.eye(self.n) + (self.inverse.T * variances) @ self.inverse
+        return self.kind.bound(least, variances, self.inverse, self.n)
 
     def apply(self, X: np.ndarray) -> np.ndarray:
-        if self.diagonal:
+        if self.kind.diagonal:
             return (X - self.centre) * self.inverse
         return (X - self.centre) @ self.inverse
 
     def restore(self, Z: np.ndarray) -> np.ndarray:
         """Points in the original coordinates."""
-        return self.centre + (Z * self.scale if self.diagonal else Z @ self.scale)
+        return self.centre + (Z * self.scale if self.kind.diagonal else Z @ self.scale)
 
     def apply_atoms(self, atoms: Atoms) -> Atoms:
         """A distribution in these coordinates."""
         means = self.apply(np.asarray(atoms.means))
         return Atoms(atoms.weights, means, self.apply_covariance(atoms.covariance), np)
 
-    def apply_covariance(self, covariance: Any) -> Any:
+    def apply_covariance(self, covariance: Covariance) -> Covariance:
         """Covariances of atoms in these coordinates; they turn full where they must."""
         n = len(self.centre)
         if covariance.zero:
             return covariance
-        if self.diagonal and covariance.diagonal:
+        if self.kind.diagonal and covariance.diagonal:
             variances = np.asarray(covariance.variances()) * np.broadcast_to(self.inverse, n) ** 2
-            return make_covariance("diag", variances, n)
+            return Diagonal(variances, n)
         matrices = np.asarray(covariance.matrices())
-        if self.diagonal:
+        if self.kind.diagonal:
             factor = np.broadcast_to(self.inverse, n)
             matrices = matrices * np.outer(factor, factor)
         else:
-            matrices = mapped_covariance("full", matrices, self.inverse.T)
-        return make_covariance("full", matrices, n)
+            matrices = Full.mapped(matrices, self.inverse.T)
+        return Full(matrices, n)
 
     def forward(self, parameters: Parameters) -> Parameters:
-        A = self.inverse if self.diagonal else self.inverse.T
-        covariances = mapped_covariance(self.kind, np.asarray(parameters.covariances), A)
+        A = self.inverse if self.kind.diagonal else self.inverse.T
+        covariances = self.kind.mapped(np.asarray(parameters.covariances), A)
         return Parameters(parameters.weights, self.apply(parameters.means), covariances)
 
     def back(self, parameters: Parameters) -> Parameters:
         """Parameters in the original coordinates."""
         weights, means, covariances = parameters
-        A = self.scale if self.diagonal else self.scale.T
-        return Parameters(
-            weights, self.restore(means), mapped_covariance(self.kind, covariances, A)
-        )
+        A = self.scale if self.kind.diagonal else self.scale.T
+        return Parameters(weights, self.restore(means), self.kind.mapped(covariances, A))

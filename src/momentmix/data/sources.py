@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from momentmix.covariance import Zero, projected_covariance, without_noise
+from momentmix.covariance import Covariance, Kind, Zero
 from momentmix.data.content import LARGE_DATA, by_distance
 from momentmix.data.frame import Frame
 from momentmix.distributions.moment_tensors import MomentTensors
@@ -54,7 +54,7 @@ class Data(MomentSource, Protocol):
     def count(self) -> float:
         """How many samples the data are, whatever their weights; ∞ for those of a mixture."""
 
-    def frame(self, kind: str) -> Frame:
+    def frame(self, kind: Kind) -> Frame:
         """Coordinates in which the data are centred and scaled."""
 
     def within(self, frame: Frame) -> Data:
@@ -93,7 +93,7 @@ class AtomData:
     def rows(self) -> int:
         return len(self.atoms)
 
-    def frame(self, kind: str) -> Frame:
+    def frame(self, kind: Kind) -> Frame:
         if self.atoms.covariance.zero:
             return Frame.of_samples(kind, self.atoms.means, self.weights)
         return Frame.of_atoms(kind, self.atoms)
@@ -122,7 +122,7 @@ class AtomData:
         return bilinear(P, self.atoms, weights, gradient)
 
     def compressed(self, basis: np.ndarray, order: int) -> AtomData:
-        covariance = projected_covariance(self.atoms.covariance, basis)
+        covariance = self.atoms.covariance.projected(basis)
         return AtomData(Atoms(self.atoms.weights, self.atoms.means @ basis, covariance, np))
 
     @property
@@ -131,8 +131,8 @@ class AtomData:
         w = self.atoms.weights
         return len(self.atoms) * w if isinstance(w, float) else float(np.sum(w))
 
-    def debiased(self, noise: Any) -> AtomData:
-        covariance = without_noise(self.atoms.covariance, noise)
+    def debiased(self, noise: Covariance) -> AtomData:
+        covariance = self.atoms.covariance.without(noise)
         return AtomData(Atoms(self.atoms.weights, self.atoms.means, covariance, np))
 
     def halved(self, rng: np.random.Generator) -> AtomData:
@@ -159,7 +159,7 @@ class TensorData:
     def order(self) -> int:
         return self.tensors.order
 
-    def frame(self, kind: str) -> Frame:
+    def frame(self, kind: Kind) -> Frame:
         return Frame(kind, self.tensors.mean, self.tensors.covariance)
 
     def within(self, frame: Frame) -> TensorData:
@@ -177,7 +177,7 @@ class TensorData:
     def inner_with(self, P: Atoms, weights: Sequence[float], gradient: bool) -> InnerProducts:
         return self.tensors.inner_with(P, weights, gradient)
 
-    def debiased(self, noise: Any) -> TensorData:
+    def debiased(self, noise: Covariance) -> TensorData:
         out = -noise.matrices()[0]
         return self._with(plus_gaussian(self.moments(self.order), self.n, covariance=out))
 
@@ -195,11 +195,9 @@ class Rescaled:
     def inner_with(self, P: Atoms, weights: Sequence[float], gradient: bool) -> InnerProducts:
         points = Atoms(P.weights, P.means / self.unit, P.covariance, np)
         form = self.data.inner_with(points, weights, gradient)
-        return (
-            InnerProducts(form.values, np.asarray(form.means) / self.unit, None)
-            if gradient
-            else form
-        )
+        if not gradient:
+            return form
+        return InnerProducts(form.values, np.asarray(form.means) / self.unit, None)
 
 
 class Deflated:
@@ -229,7 +227,7 @@ def data_of(P: Any) -> AtomData | TensorData:
     covariance = atoms.covariance
     if not covariance.zero:
         array = to_numpy(covariance.array).astype(np.float64, copy=False)
-        covariance = type(covariance)(array, covariance.n_features)
+        covariance = covariance.of(array, covariance.n_features)
     weights = atoms.weights
     if not isinstance(weights, float):
         weights = to_numpy(weights).astype(np.float64, copy=False)
@@ -254,7 +252,7 @@ def as_tensors(data: Data, order: int) -> TensorData:
 
 def _scaled(packed: np.ndarray, n: int, order: int, frame: Frame) -> np.ndarray:
     """Moments about the frame's centre in its units."""
-    if not frame.diagonal:
+    if not frame.kind.diagonal:
         return linear_map(packed, frame.inverse.T)
     factors = np.broadcast_to(frame.inverse, n)
     scale = [np.prod(factors[packed_indices(n, k)], axis=1) for k in range(order + 1)]

@@ -1,7 +1,7 @@
 """Symmetric CP decomposition of any moment: moment matching with zero covariances.
 
 The moments of a mixture of points are Σ_j λ_j a_j^{⊗d}, so the best such sum for a moment tensor is
-what ``matching.py`` finds for components of the type "zero" (§5 of Pereira–Kileel–Kolda). It is
+what ``matching.py`` finds for components of the type ``Zero`` (§5 of Pereira–Kileel–Kolda). It is
 looked for in the few dimensions that the moments span, and finished in all of them.
 """
 
@@ -155,7 +155,9 @@ def symmetric_cp(
             f"the moments of {len(data.atoms)} sample(s) have at most {len(data.atoms)} term(s), "
             f"not rank={rank}; give more samples or a lower rank"
         )
-    form: Augmentation = "post-processing" if nonnegative or (single and len(w) % 2 == 0) else "free"
+    form: Augmentation = (
+        "post-processing" if nonnegative or (single and len(w) % 2 == 0) else "free"
+    )
     search = TermSearch(
         data, rank, w, form=form, solver=solver, max_iter=max_iter, tol=tol, mixture=False
     )

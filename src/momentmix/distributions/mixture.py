@@ -81,7 +81,7 @@ class Mixture(AtomDistribution):
         _refuse_overflow(covariances, n)
         covariance = component_covariance(covariance_type, covariances, m, n)
         namespace(weights, means, covariance.array)
-        covariance = type(covariance)(frozen_copy(covariance.array), n)
+        covariance = covariance.of(frozen_copy(covariance.array), n)
         weights = frozen_copy(check_weights(weights, m, "components"))
         self._atoms = Atoms(weights, frozen_copy(means), covariance)
         self._names = _checked_names(feature_names, n)
@@ -115,7 +115,7 @@ class Mixture(AtomDistribution):
 
     @property
     def covariance_type(self) -> str:
-        return self._atoms.covariance.kind
+        return self._atoms.covariance.name
 
     @property
     def n_components(self) -> int:
@@ -142,7 +142,7 @@ class Mixture(AtomDistribution):
         Z = rng.standard_normal((n_samples, self.n_features))
         # Drawn and coloured in NumPy, whatever the library, so that a seed means the same data.
         array = to_numpy(self.covariances).astype(np.float64)
-        covariance = type(self._atoms.covariance)(array, self.n_features)
+        covariance = self._atoms.covariance.of(array, self.n_features)
         root = covariance.root()
         means = to_numpy(self.means)
         for j in np.unique(labels):

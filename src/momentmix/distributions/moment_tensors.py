@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from momentmix.cluster.rows import DaskRows, is_dask
-from momentmix.covariance import Zero, make_covariance
+from momentmix.covariance import Full, Zero
 from momentmix.covariance import noise_covariance as checked_noise
 from momentmix.files.arrays import read_arrays, write_arrays
 from momentmix.files.writing import written_whole
@@ -496,7 +496,7 @@ def _with_presence(atoms: Atoms, present: Array, centre: np.ndarray) -> Atoms:
         mask = to_numpy(present).astype(np.float64)
         padded = np.zeros((len(mask), 2 * n, 2 * n))
         padded[:, :n, :n] = matrices * mask[:, :, None] * mask[:, None, :]
-        covariance = make_covariance("full", padded, 2 * n)
+        covariance = Full(padded, 2 * n)
     return Atoms(atoms.weights, points, covariance, xp)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from momentmix.covariance import Zero
+from momentmix.covariance import Covariance, Zero
 from momentmix.covariance import noise_covariance as checked_noise
 from momentmix.moments.atoms import Atoms, Gradient
 from momentmix.moments.bilinear import AtomDistribution
@@ -61,14 +61,13 @@ class Samples(AtomDistribution):
             weights = as_float_array(like(weights, X), "weights", (1,))
             namespace(X, weights)
             self.weights = frozen_copy(check_weights(weights, int(p), "samples"))
-        covariance: Any = Zero(int(n))
+        covariance: Covariance = Zero(int(n))
         if noise_covariance is not None:
             covariance = checked_noise(like(noise_covariance, X), int(p), int(n))
             namespace(X, covariance.array)
         self._noise = covariance
-        negative = covariance if covariance.zero else covariance.negative()
         atom_weights = 1.0 / int(p) if self.weights is None else self.weights
-        self._atoms = Atoms(atom_weights, self.X, negative)
+        self._atoms = Atoms(atom_weights, self.X, covariance.negative())
 
     @property
     def n_samples(self) -> int:
@@ -98,7 +97,7 @@ class Samples(AtomDistribution):
             w = to_numpy(self.weights)
             parts.append(f"weighted, effective size {1 / float(np.sum(w * w)):.1f}")
         if not self._noise.zero:
-            parts.append(f"noise_covariance={self._noise.kind}")
+            parts.append(f"noise_covariance={self._noise.name}")
         return f"Samples({', '.join(parts)})"
 
 

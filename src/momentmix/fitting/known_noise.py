@@ -19,7 +19,7 @@ from momentmix.data.frame import Frame
 from momentmix.data.parameters import Parameters
 from momentmix.data.sources import AtomData, Data, TensorData, mean_and_covariance
 from momentmix.decomposition.terms import TermInit, TermSearch
-from momentmix.fitting.noise import check_size, is_definite, noise_frame, trailing_variance
+from momentmix.fitting.noise import check_size, noise_frame, trailing_variance
 from momentmix.fitting.plan import ESTIMATE_TOL, Plan
 from momentmix.fitting.problem import Problem, tensors_of
 from momentmix.likelihood.cluster import ClusterLikelihood
@@ -81,9 +81,7 @@ class PointMoments:
         m = self.plan.m
         return self.frame.components(np.full(m, 1 / m), normal_points(self.scaled, rng)[:m])
 
-    def estimate(
-        self, rng: np.random.Generator, start: Parameters | None, verbose: int = 0
-    ) -> Fit:
+    def estimate(self, rng: np.random.Generator, start: Parameters | None, verbose: int = 0) -> Fit:
         plan, own = self.plan, self.frame.frame
         frame, scaled = own, self.scaled
         if plan.omega is not None:  # refers to the origin and one unit for all features
@@ -127,7 +125,7 @@ def known_noise_problem(data: Data, plan: Plan, covariance: object) -> Problem:
         )
     centre, spread = mean_and_covariance(data)
     noise = _noise(covariance, spread, plan, data.count)
-    definite = is_definite(noise)
+    definite = noise.is_definite()
     if plan.polish and not definite:
         raise ValueError(
             "the covariance of the noise is singular, so there is no likelihood; add a small "

@@ -5,10 +5,9 @@ In the right coordinates the noise is spherical, and a fit needs to know one num
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from momentmix.covariance import Covariance, Spherical
 from momentmix.data.frame import Frame
 from momentmix.support.warnings import warn_user
 
@@ -43,17 +42,7 @@ def trailing_variance(covariance: np.ndarray, r: int, p: float) -> float:
     return trailing * correction / (n - r)
 
 
-def is_definite(noise: Any) -> bool:
-    if noise.diagonal:
-        return bool(np.min(noise.array) > 0)
-    deviations = np.sqrt(np.maximum(np.diag(noise.array), 0))
-    if not np.all(deviations > 0):
-        return False
-    values = np.linalg.eigvalsh(noise.array / np.outer(deviations, deviations))
-    return bool(values[0] > len(values) * 1e-14)
-
-
-def check_size(noise: Any, covariance: np.ndarray, p: float) -> None:
+def check_size(noise: Covariance, covariance: np.ndarray, p: float) -> None:
     """Warn where the noise is said to be more than all that the data vary."""
     own, said = np.diag(covariance), np.diag(noise.matrices()[0])
     ratios = own[said > 0] / said[said > 0]
@@ -68,7 +57,7 @@ def check_size(noise: Any, covariance: np.ndarray, p: float) -> None:
 
 
 def noise_frame(
-    noise: Any, definite: bool, centre: np.ndarray, covariance: np.ndarray
+    noise: Covariance, definite: bool, centre: np.ndarray, covariance: np.ndarray
 ) -> tuple[Frame, float]:
     """Centred coordinates in which the noise is spherical, and its variance there.
 
@@ -76,7 +65,7 @@ def noise_frame(
     it is, and its variance has no meaning.
     """
     if not definite:
-        return Frame("spherical", centre, covariance), 0.0
+        return Frame(Spherical, centre, covariance), 0.0
     matrix = noise.matrices()[0]
     ratio = float(np.mean(np.diag(covariance) / np.diag(matrix)))
     ratio = max(ratio, 1e-3)  # data can hardly vary less than their noise

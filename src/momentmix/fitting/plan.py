@@ -164,7 +164,9 @@ def plan_mixture(s: MixtureSettings, sizes: Sizes, last: Parameters | None, poli
     polish = polish and s.polish == "em"
     in_memory = polish and sizes.place == "memory"
     order = _mixture_order(s, kind, sizes, check=not in_memory or s.order != "auto")
-    explicit = is_explicit(kind, m, n, order) and (s.moments != "samples" or sizes.order is not None)
+    explicit = is_explicit(kind, m, n, order) and (
+        s.moments != "samples" or sizes.order is not None
+    )
     pays = s.moments == "auto" and tensors_pay(sizes.rows, kind, m, n, order)
     given = _mixture_start(s)
     return Plan(
@@ -295,8 +297,7 @@ def _known_noise_order(s: KnownNoiseSettings, sizes: Sizes) -> int:
 
 
 def _order_weights(s: CommonSettings, order: int) -> tuple[float, ...] | None:
-    """Weights over the orders as given, checked; None where they are to be derived, or ω is given.
-    """
+    """Weights over the orders as given; None where they are to be derived, or ω is given."""
     if s.omega is not None or isinstance(s.order_weights, str):
         return None
     try:

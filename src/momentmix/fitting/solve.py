@@ -11,6 +11,7 @@ Ctrl-C ends each with the best so far.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -35,17 +36,13 @@ TRIAL_STEPS = 10
 SIDE_BY_SIDE = 2e5, 4e6
 
 
-def solve(
-    problem: Problem, plan: Plan, rng: np.random.Generator, hurried: bool = False
-) -> Fit:
+def solve(problem: Problem, plan: Plan, rng: np.random.Generator, hurried: bool = False) -> Fit:
     """The fit, in the coordinates of the problem; at once a guess if there is no time left."""
     start = starting_point(problem, plan, rng)
     fit: Fit | None = None
     if not hurried:
-        try:
+        with suppress(KeyboardInterrupt):
             fit = _solved(problem, plan, start, rng)
-        except KeyboardInterrupt:
-            pass
     if fit is None:  # interrupted before anything was found
         fit = _guessed(problem, start, rng)
     if plan.by_weight:
@@ -141,9 +138,7 @@ def _reached(fit: Fit, result: EMResult, n_iter: int) -> Fit:
     )
 
 
-def _from_plain_starts(
-    likelihood: Likelihood, plan: Plan, rng: np.random.Generator
-) -> Fit | None:
+def _from_plain_starts(likelihood: Likelihood, plan: Plan, rng: np.random.Generator) -> Fit | None:
     """EM from starts without moments, each repaired, until enough agree."""
     sample = likelihood.sample(rng)
     with Progress(plan.verbose, 10) as progress:
@@ -156,7 +151,8 @@ def _from_moment_fits(
 ) -> Fit | None:
     """EM from as many moment fits as asked for."""
     moments, count = problem.moments, plan.n_init
-    assert isinstance(moments, MixtureMoments) and count is not None
+    assert isinstance(moments, MixtureMoments)
+    assert count is not None
     sample = likelihood.sample(rng)
     starts = moments.starts(sample.X, sample.weights, count, rng)
     with Progress(plan.verbose, 2 * count + 10) as progress:
@@ -200,9 +196,7 @@ def _from_estimate(
     return fit
 
 
-def _best_of_both(
-    likelihood: RowLikelihood, fit: Fit, plan: Plan, rng: np.random.Generator
-) -> Fit:
+def _best_of_both(likelihood: RowLikelihood, fit: Fit, plan: Plan, rng: np.random.Generator) -> Fit:
     """The fit, or what plain starts and repairs lead to if that is better.
 
     They run on a sample of large data. What looks good there under much noise may not be good on

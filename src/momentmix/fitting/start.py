@@ -1,4 +1,4 @@
-"""Where a fit starts, if a user says so: a start, or a part of one, in the coordinates of the fit."""
+"""Where a fit starts if a user says so: a start, or a part of one, in the fit's coordinates."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ from momentmix.likelihood.starts import nearest_start, plain_starts
 from momentmix.matching.starts import around_points
 
 
-def starting_point(
-    problem: Problem, plan: Plan, rng: np.random.Generator
-) -> Parameters | None:
+def starting_point(problem: Problem, plan: Plan, rng: np.random.Generator) -> Parameters | None:
     """The start that was asked for, what is missing of it filled in; None if none was."""
     if plan.start is None:
         return None

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from momentmix.cluster.rows import DaskRows, plus
-from momentmix.covariance import LogNormalPrior, make_covariance
+from momentmix.covariance import Kind, LogNormalPrior
 from momentmix.data.frame import Frame
-from momentmix.likelihood.em import EM, Density
+from momentmix.likelihood.density import Density, Sums
+from momentmix.likelihood.em import Likelihood
 
 
-class ClusterLikelihood(EM):
+class ClusterLikelihood(Likelihood):
     """EM whose sums are made where the rows are."""
 
     def __init__(
         self,
         rows: DaskRows,
         frame: Frame,
-        kind: str,
+        kind: Kind,
         floor: float,
         variance: float | None = None,
         prior: LogNormalPrior | None = None,
@@ -27,22 +26,21 @@ class ClusterLikelihood(EM):
         super().__init__(kind, floor, variance, prior)
         self.rows, self.frame = rows, frame
 
-    def sums(self, density: Density) -> tuple:
+    def sums(self, density: Density) -> Sums:
         weight, *sums = self.rows.total(_em_sums, self.frame, self.kind, density)
         self.count = float(weight)
-        return tuple(part / weight for part in sums)
+        return Sums(*(part / weight for part in sums))
 
 
 def _em_sums(
-    X: np.ndarray, weights: np.ndarray | None, frame: Frame, kind: str, density: Density
-) -> tuple:
+    X: np.ndarray, weights: np.ndarray | None, frame: Frame, kind: Kind, density: Density
+) -> tuple[np.ndarray, ...]:
     Z = frame.apply(X)
     w = np.ones(len(X)) if weights is None else weights
-    quadratic = make_covariance(kind, np.empty((1, 1, 1)), Z.shape[1]).quadratic
     step = max(256, (4 << 20) // (8 * (2 * Z.shape[1] + density.quadratic.shape[1])))
-    total: Any = None
+    total: tuple[np.ndarray, ...] | None = None
     for a in range(0, max(len(Z), 1), step):
         rows = slice(a, a + step)
-        sums = (np.sum(w[rows]), *density.step_sums(Z[rows], quadratic(Z[rows]), w[rows]))
+        sums = (np.sum(w[rows]), *density.step_sums(Z[rows], kind.features(Z[rows]), w[rows]))
         total = sums if total is None else plus(total, sums)
     return total

@@ -12,10 +12,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from momentmix.covariance import LogNormalPrior, make_covariance, merged_covariance, replaced
+from momentmix.covariance import Kind, LogNormalPrior
 from momentmix.data.content import DIGITS
 from momentmix.data.parameters import Parameters
-from momentmix.likelihood.em import EMResult, Likelihood, softmax
+from momentmix.likelihood.density import softmax
+from momentmix.likelihood.em import EMResult
+from momentmix.likelihood.rows import RowLikelihood
 
 #: EM steps that show what a split, and an exchange, is worth.
 SPLIT_STEPS, EXCHANGE_STEPS = 8, 12
@@ -39,7 +41,7 @@ class Split(NamedTuple):
 
 
 def split_and_merge(
-    likelihood: Likelihood,
+    likelihood: RowLikelihood,
     fit: EMResult,
     rng: np.random.Generator,
     *,
@@ -51,7 +53,7 @@ def split_and_merge(
 
     On small data all of them take their first steps at once, and the best goes on.
     """
-    if len(fit.parameters.weights) < 2 or likelihood.kind == "tied" or fit.interrupted:
+    if len(fit.parameters.weights) < 2 or likelihood.kind.common or fit.interrupted:
         return fit
     n_iter = fit.n_iter
     together = tries if likelihood.X.size <= SMALL_DATA else 1
@@ -79,7 +81,7 @@ def split_and_merge(
 
 
 def relocations(
-    likelihood: Likelihood, parameters: Parameters, rng: np.random.Generator, count: int
+    likelihood: RowLikelihood, parameters: Parameters, rng: np.random.Generator, count: int
 ) -> list[Parameters]:
     """Mixtures with one component moved onto the samples around a random one.
 
@@ -103,7 +105,7 @@ def relocations(
 
 
 def _candidates(
-    likelihood: Likelihood, parameters: Parameters, rng: np.random.Generator
+    likelihood: RowLikelihood, parameters: Parameters, rng: np.random.Generator
 ) -> list[Parameters]:
     """Mixtures with one component split, and two others merged or one other left out.
 
@@ -189,7 +191,7 @@ def drop_losses(L: np.ndarray, weights: np.ndarray, shares: np.ndarray) -> np.nd
 
 
 def _split(
-    likelihood: Likelihood, r: np.ndarray, prior: LogNormalPrior | None, rng: np.random.Generator
+    likelihood: RowLikelihood, r: np.ndarray, prior: LogNormalPrior | None, rng: np.random.Generator
 ) -> Split:
     """The best of a few splits of one component, by EM on the samples that are mostly its own.
 
@@ -204,7 +206,7 @@ def _split(
     weights = weights / share
     X = likelihood.X[own]
     X = X - weights @ X
-    along = X @ principal_axes(X, weights, likelihood.kind == "diag", rng).T
+    along = X @ principal_axes(X, weights, likelihood.kind.by_feature, rng).T
     middle = 10.0**-DIGITS * np.abs(along).max(axis=0)
     sides = [side for side in (along > middle).T if 2 <= side.sum() <= len(side) - 2]
     if not sides:
@@ -223,17 +225,17 @@ def _split(
 
 
 def principal_axes(
-    X: np.ndarray, weights: np.ndarray, diagonal: bool, rng: np.random.Generator
+    X: np.ndarray, weights: np.ndarray, by_feature: bool, rng: np.random.Generator
 ) -> np.ndarray:
     """Directions along which centred samples may fall apart; (3, n).
 
     The longest axis; the same in units of each feature's deviation where features stand for
-    themselves (``diagonal``), else the direction of least kurtosis, which two clusters have; and
+    themselves (``by_feature``), else the direction of least kurtosis, which two clusters have; and
     from one random sample to another. None but the second depends on what the axes are called.
     """
     far = X[np.argmax(np.einsum("ij,ij->i", X, X))]
     axes = [_longest(X, weights, far)]
-    if diagonal:
+    if by_feature:
         scale = 1 / (np.sqrt(weights @ (X * X)) + 1e-150)
         axes.append(scale * _longest(X * scale, weights, far * scale))
     else:
@@ -262,43 +264,43 @@ def _flattest(X: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return whitener @ np.linalg.eigh(second)[1][:, 0]
 
 
-def merge_losses(kind: str, parameters: Parameters) -> np.ndarray:
+def merge_losses(kind: Kind, parameters: Parameters) -> np.ndarray:
     """What merging each pair costs in mean log-likelihood if components do not overlap; (m, m).
 
     A component of share λ and covariance Σ contributes λ (log λ - log det Σ / 2) + constant.
     """
     weights, means, covariances = parameters
     m, n = means.shape
-    covariance = make_covariance(kind, covariances, n)
+    covariance = kind.of(covariances, n)
     half_logs = covariance.half_log_determinants()
     own = weights * (np.log(np.maximum(weights, 1e-300)) - half_logs)
     losses = np.full((m, m), np.inf)
     for i, j in combinations(range(m), 2):
         share, _, merged = _merged(kind, parameters, i, j)
-        half_log = make_covariance(kind, merged[None], n).half_log_determinants()[0]
+        half_log = kind.of(merged[None], n).half_log_determinants()[0]
         losses[i, j] = losses[j, i] = own[i] + own[j] - share * (np.log(share) - half_log)
     return losses
 
 
 def _merged(
-    kind: str, parameters: Parameters, i: int, j: int
+    kind: Kind, parameters: Parameters, i: int, j: int
 ) -> tuple[float, np.ndarray, np.ndarray]:
     weights, means, covariances = parameters
     share = float(weights[i] + weights[j])
     a, b = weights[i] / share, weights[j] / share
     mean = a * means[i] + b * means[j]
     within = a * covariances[i] + b * covariances[j]
-    return share, mean, within + a * b * merged_covariance(kind, means[i] - means[j])
+    return share, mean, within + a * b * kind.outer(means[i] - means[j])
 
 
 def _exchanged(
-    kind: str, parameters: Parameters, split: Split, k: int, i: int, j: int
+    kind: Kind, parameters: Parameters, split: Split, k: int, i: int, j: int
 ) -> Parameters:
     """k split into places k and j; i and j merged into place i, or i = j left out."""
     weights, means = parameters.weights.copy(), parameters.means.copy()
-    covariances = replaced(kind, parameters.covariances, [k, j], split.covariances)
+    covariances = kind.replaced(parameters.covariances, [k, j], split.covariances)
     weights[[k, j]], means[[k, j]] = weights[k] * split.weights, split.means
     if i != j:
         weights[i], means[i], merged = _merged(kind, parameters, i, j)
-        covariances = replaced(kind, covariances, [i], merged[None])
+        covariances = kind.replaced(covariances, [i], merged[None])
     return Parameters(weights / weights.sum(), means, covariances)

@@ -90,9 +90,7 @@ class LikelihoodSearch:
             with single_threaded_blas():
                 self.run(candidates, repair)
                 if self.best is not None and not self.interrupted:
-                    top = likelihood.fit(
-                        self.best.parameters, tol=self.tol, max_iter=self.max_iter
-                    )
+                    top = likelihood.fit(self.best.parameters, tol=self.tol, max_iter=self.max_iter)
                     self.best = self._noted(top, 0)
         except KeyboardInterrupt:
             self.interrupted = True

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from momentmix.covariance import LogNormalPrior
 from momentmix.data.parameters import Parameters
-from momentmix.likelihood.em import Likelihood
+from momentmix.likelihood.rows import RowLikelihood
 
 #: Strengths that are compared, in units of the customary one.
 SHARES = (0.1, 0.3, 1.0, 3.0)
@@ -16,21 +18,22 @@ STEPS, TOL = 30, 1e-4
 
 
 def cross_validated(
-    whole: Likelihood, customary: LogNormalPrior, start: Parameters, rng: np.random.Generator
+    likelihood: RowLikelihood,
+    customary: LogNormalPrior,
+    start: Parameters,
+    rng: np.random.Generator,
 ) -> LogNormalPrior:
     """The prior under which rows left out are most likely, EM going on from a fit of all rows."""
-    p = len(whole.X)
+    p = len(likelihood.X)
     fold = rng.permutation(p) % min(FOLDS, p)
-    priors = [
-        LogNormalPrior(customary.kind, customary.n, share * customary.strength) for share in SHARES
-    ]
+    priors = [replace(customary, strength=share * customary.strength) for share in SHARES]
     scores = np.zeros(len(priors))
     for f in range(int(fold.max()) + 1):
         kept, out = np.flatnonzero(fold != f), np.flatnonzero(fold == f)
-        share = float(whole.weights[kept].sum())
+        share = float(likelihood.weights[kept].sum())
         for i, prior in enumerate(priors):
-            train = whole.part(kept, whole.weights[kept] / share, share, prior)
+            train = likelihood.part(kept, likelihood.weights[kept] / share, share, prior)
             parameters = train.fit(start, tol=TOL, max_iter=STEPS).parameters
-            test = whole.part(out, whole.weights[out], 1 - share, None)
+            test = likelihood.part(out, likelihood.weights[out], 1 - share, None)
             scores[i] += test.value(parameters)
     return priors[int(np.argmax(scores))]

@@ -57,9 +57,7 @@ class MixtureMoments:
         """Components at random points: what there is before anything was tried."""
         return around_points(self.model.kind, normal_points(self.data, rng)[: self.model.m])
 
-    def estimate(
-        self, rng: np.random.Generator, start: Parameters | None, verbose: int = 0
-    ) -> Fit:
+    def estimate(self, rng: np.random.Generator, start: Parameters | None, verbose: int = 0) -> Fit:
         """The best of several moment fits, or that from a start."""
         starts = [start] if start is not None else self._starts(rng)
         with Progress(verbose, len(starts)) as progress:

@@ -15,7 +15,6 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.linalg.blas import dtrmm
 from scipy.sparse import sparray
 
-from momentmix.covariance import pooled_coupling, restricted, stacked
 from momentmix.data.sources import MomentSource
 from momentmix.matching.parametrisation import Parametrisation
 from momentmix.moments.atoms import Atoms
@@ -24,7 +23,6 @@ from momentmix.moments.bilinear import InnerProducts, bilinear
 from momentmix.moments.cumulants import cumulants
 from momentmix.tensors.isserlis import covariance_jacobian, gaussian_moments, mean_jacobian
 from momentmix.tensors.packed import entry_orders, multiplicities
-
 
 #: A matrix (N, N) that weights residuals: sparse, or lower triangular.
 Factor: TypeAlias = np.ndarray | sparray
@@ -68,7 +66,7 @@ class PackedObjective:
         weighted = np.moveaxis(shares[:, None, None] * in_means, 0, 1)
         in_cov = np.empty((len(self.moments), p.m, 0))
         if not points:
-            in_cov = restricted(p.kind, shares, covariance_jacobian(M, p.n, self.d))
+            in_cov = p.kind.gradient_of_matrices(shares, covariance_jacobian(M, p.n, self.d))
         jacobian = p.pullback(x, M.T, weighted, in_cov)
         residual = shares @ M - self.moments
         if self.factor is None:
@@ -170,7 +168,7 @@ class ImplicitEquations:
         weights = np.concatenate([ahead.weights, -behind.weights]) / (2 * eps)
         means = np.concatenate([ahead.means, behind.means])
         p = parametrisation
-        covariance = stacked(p.kind, ahead.covariance.array, behind.covariance.array, p.m, p.n)
+        covariance = p.kind.stacked(ahead.covariance.array, behind.covariance.array, p.m, p.n)
         tangent = Atoms(weights, means, covariance, np)
         form = bilinear(self.P, tangent, self.objective.weights, gradient=True)
         return 2 * self.objective.pull(x, form)
@@ -227,7 +225,7 @@ class Preconditioner:
         else:
             softmax = np.diag(P.weights) - np.outer(P.weights, P.weights)
             in_weights = 2 * softmax @ psi @ softmax
-        covariances = pooled_coupling(p.kind, covariances, p.n)
+        covariances = p.kind.pooled_coupling(covariances, p.n)
         self.p, self.scale = p, p.covariances.scale(rest)
         blocks = [in_weights, means] + [covariances] * (len(covariances) > 0)
         self.blocks = [_definite(block) for block in blocks]

@@ -11,6 +11,7 @@ def gaussian_weights(order: int) -> list[float]:
     """1/k!: the inverse sampling variance of an entry of order k under N(0, I)."""
     return [1 / math.factorial(k) for k in range(order + 1)]
 
+
 def sampling_weights(X: np.ndarray, weights: np.ndarray | None, order: int) -> list[float]:
     """1/k! times the ratio of normal sampling noise to that of the data, order by order.
 

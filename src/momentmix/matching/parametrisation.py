@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from momentmix.covariance import Coordinates, make_covariance
+from momentmix.covariance import Kind
 from momentmix.moments.atoms import Atoms
 
 
@@ -25,7 +25,7 @@ class Parametrisation:
 
     def __init__(
         self,
-        kind: str,
+        kind: Kind,
         m: int,
         n: int,
         *,
@@ -36,10 +36,10 @@ class Parametrisation:
         self.kind, self.m, self.n, self.order = kind, m, n, order
         self.homogeneous = augmentation == "post-processing"
         self.free = augmentation == "free"
-        self.covariances = Coordinates(kind, m, n, floor)
+        self.covariances = kind.coordinates(m, n, floor)
         self.size = m + m * n + self.covariances.size
         # A tied covariance belongs to no component, so no t scales it.
-        self._own = self.homogeneous and not self.covariances.common
+        self._own = self.homogeneous and not kind.common
         self._tail = (1,) * (len(self.covariances.shape) - 1)
 
     def split(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -71,7 +71,7 @@ class Parametrisation:
 
     def atoms(self, x: np.ndarray) -> Atoms:
         weights, means, covariances = self.decode(x)
-        return Atoms(weights, means, make_covariance(self.kind, covariances, self.n), np)
+        return Atoms(weights, means, self.kind.of(covariances, self.n), np)
 
     def pullback(
         self, x: np.ndarray, in_weights: np.ndarray, in_means: np.ndarray, in_cov: np.ndarray

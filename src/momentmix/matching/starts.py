@@ -77,9 +77,7 @@ def spectral_means(data: Data, m: int, rng: np.random.Generator) -> np.ndarray:
 
 Init: TypeAlias = Literal["auto", "random", "k-means++", "spectral"]
 INITS: tuple[Init, ...] = ("random", "k-means++", "spectral", "auto")
-Draw: TypeAlias = Callable[
-    [np.ndarray, np.ndarray | None, int, np.random.Generator], np.ndarray
-]
+Draw: TypeAlias = Callable[[np.ndarray, np.ndarray | None, int, np.random.Generator], np.ndarray]
 #: Starts at points drawn from the data.
 POINTS: dict[str, Draw] = {"random": random_points, "k-means++": spread_points}
 

@@ -106,9 +106,9 @@ def _tile_shape(P: Atoms, Q: Atoms, d: int, workers: int) -> tuple[int, int]:
     points = P.covariance.zero or Q.covariance.zero
     diagonal = points or (P.covariance.diagonal and Q.covariance.diagonal)
     if points:
-        per_q += size * P.covariance.width
-        if not (Q.covariance.zero or Q.covariance.shared):
-            per_p += size * Q.covariance.width * (n if not Q.covariance.diagonal else 1)
+        per_q += size * P.covariance.width(n)
+        if not Q.covariance.shared:
+            per_p += size * Q.covariance.width(n) * (n if not Q.covariance.diagonal else 1)
     elif diagonal:
         per_p = per_q = size * 3 * d * min(n, FEATURE_BLOCK)
         budget *= 8

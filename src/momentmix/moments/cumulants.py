@@ -52,7 +52,7 @@ def _atoms_against_points(P: Atoms, Q: Atoms, d: int) -> tuple[Cumulants, Pullba
     # Points are rows here, as in X, and pairs a transposed view: products then run along memory.
     kappa: list[Array | None] = [_rows_times(X, P.means, xp)]
     if d > 1:
-        squares = covariance.quadratic(X)
+        squares = covariance.features(X)
         kappa += [_rows_times(squares, covariance.flat(), xp)]
 
     def pullback(G: list) -> tuple[Array, Array | None]:
@@ -80,7 +80,7 @@ def _points_against_atoms(P: Atoms, Q: Atoms, d: int) -> tuple[Cumulants, Pullba
             common = covariance.times(A)
             kappa += [xp.sum(A * common, axis=1, keepdims=True)]
         else:
-            kappa += [covariance.quadratic(A) @ covariance.flat().mT]
+            kappa += [covariance.features(A) @ covariance.flat().mT]
 
     def pullback(G: list) -> tuple[Array, Array | None]:
         means = _over_pairs(G[0], P, Q) @ Q.means
@@ -89,7 +89,7 @@ def _points_against_atoms(P: Atoms, Q: Atoms, d: int) -> tuple[Cumulants, Pullba
             if common is not None:
                 means = means + 2 * xp.sum(G_2, axis=1, keepdims=True) * common
             else:
-                means = means + covariance.quadratic_vjp(A, G_2 @ covariance.flat())
+                means = means + covariance.features_vjp(A, G_2 @ covariance.flat())
         return P.column * means, None
 
     return (kappa + [None] * d)[:d], pullback

@@ -149,7 +149,7 @@ def atom_sums(atoms: Atoms, centre: np.ndarray, d: int) -> np.ndarray:
     Points take one pass of matrix products; a covariance that all share is put in at the end.
     """
     covariance = atoms.covariance
-    if covariance.zero or covariance.shared:
+    if covariance.shared:
         one = isinstance(atoms.weights, float)
         sums = row_sums(atoms.means, centre, None if one else atoms.weights, d)
         sums = sums * atoms.weights if one else sums

@@ -1,0 +1,247 @@
+"""What covariances that are matrices share: packing, definiteness, factors.
+
+One a component (``Full``), or one for all (``Tied``).
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, ClassVar
+
+import numpy as np
+
+from momentmix.covariance.base import NEAR_FLOOR, Covariance, refuse_degenerate
+from momentmix.covariance.coordinates import MatrixCoordinates
+from momentmix.support.array import Array, index_array, namespace
+
+
+class Matrices(Covariance):
+    """Any symmetric Σ; the array is (g, n, n) or (n, n). It sees the products x_a x_b, a ≤ b."""
+
+    diagonal: ClassVar[bool] = False
+
+    def variances(self) -> Array:
+        raise TypeError("these covariances are not diagonal")
+
+    def times(self, A: Array) -> Array:
+        return A @ self.matrices()[0, :, :]
+
+    def flat(self) -> Array:
+        xp = namespace(self.array)
+        upper, _, times = packing(self.n_features)
+        square = xp.reshape(self.matrices(), (-1, self.n_features**2))
+        packed = xp.take(square, index_array(upper, square), axis=1)
+        return packed * xp.astype(index_array(times, square), packed.dtype)
+
+    def features_vjp(self, X: Array, W: Array) -> Array:
+        # W multiplies each product x_a x_b once, so the matrix with W off the diagonal is halved
+        # there: Σ_{a≤b} W_ab x_a x_b = xᵀ (half of W mirrored, W on the diagonal) x.
+        xp, n = namespace(X), self.n_features
+        _, mirror, times = packing(n)
+        halved = W / xp.astype(index_array(times, X), X.dtype)
+        M = xp.reshape(xp.take(halved, index_array(mirror, X), axis=1), (-1, n, n))
+        return 2 * xp.matmul(M, X[:, :, None])[:, :, 0]
+
+    def collect_flat(self, G: Array) -> Array:
+        mirror = index_array(packing(self.n_features)[1], G)
+        return self._own_shape(namespace(G).take(G, mirror, axis=1), self.n_features)
+
+    def collect_variances(self, weights: Array, G: Array) -> Array:
+        raise TypeError("these covariances are not diagonal")
+
+    def collect_matrices(self, weights: Array, G: Array) -> Array:
+        return self._own_shape(self._pooled(weights, G), self.n_features)
+
+    def _own_shape(self, stack: Array, n: int) -> Array:
+        """Matrices (g, …) of n features as an array of the type."""
+        return namespace(stack).reshape(stack, self.shape(stack.shape[0], n))
+
+    def root(self) -> Array:
+        xp = namespace(self.array)
+        # Eigenvalues rather than Cholesky, because a semidefinite covariance can be sampled too.
+        values, vectors = xp.linalg.eigh(self.matrices())
+        values = xp.where(values > 0, values, xp.zeros_like(values))
+        return vectors * xp.sqrt(values)[:, None, :]
+
+    def colour(self, root: Array, i: int, Z: Array) -> Array:
+        return Z @ root[0 if self.common else i, :, :].mT
+
+    def whitener(self) -> tuple[Array, Array]:
+        xp = namespace(self.array)
+        matrices = self.matrices()
+        refuse_degenerate(_definite(matrices))
+        L = xp.linalg.cholesky(matrices)
+        return xp.linalg.inv(L), -self.half_log_determinants()
+
+    whiten = colour
+
+    def half_log_determinants(self) -> Array:
+        xp = namespace(self.array)
+        roots = xp.linalg.cholesky(self.matrices())
+        return xp.sum(xp.log(xp.linalg.diagonal(roots)), axis=1)
+
+    def is_definite(self) -> bool:
+        matrices = np.asarray(self.matrices())
+        deviations = np.sqrt(np.maximum(np.diagonal(matrices, axis1=1, axis2=2), 0))
+        if not np.all(deviations > 0):
+            return False
+        values = np.linalg.eigvalsh(matrices / (deviations[:, :, None] * deviations[:, None, :]))
+        return bool(np.all(values[:, 0] > self.n_features * 1e-14))
+
+    def marginal(self, features: Array) -> Covariance:
+        xp = namespace(self.array)
+        square = xp.take(xp.take(self.array, features, axis=-2), features, axis=-1)
+        return self.of(square, features.shape[0])
+
+    def condition(self, kept: Array, given: Array, deltas: Array) -> tuple[Array, Covariance]:
+        xp = namespace(self.array)
+        S = self.matrices()
+        S_g = xp.take(S, given, axis=1)
+        S_gg, S_gk = xp.take(S_g, given, axis=2), xp.take(S_g, kept, axis=2)
+        solved = xp.linalg.solve(S_gg, S_gk)
+        S_kk = xp.take(xp.take(S, kept, axis=1), kept, axis=2)
+        left = S_kk - xp.matmul(S_gk.mT, solved)
+        left = (left + left.mT) / 2
+        shift = xp.matmul(deltas[:, None, :], solved)[:, 0, :]
+        return shift, self.of(self._own_shape(left, kept.shape[0]), kept.shape[0])
+
+    def projected(self, basis: np.ndarray) -> Covariance:
+        return self.of(basis.T @ np.asarray(self.array) @ basis, basis.shape[1])
+
+    def without(self, noise: Covariance) -> Covariance:
+        return self.of(np.asarray(self.array) - noise.matrices()[0], self.n_features)
+
+    @staticmethod
+    def width(n: int) -> int:
+        return n * (n + 1) // 2
+
+    @staticmethod
+    def features(X: Array) -> Array:
+        xp, n = namespace(X), X.shape[1]
+        # Rows made contiguous first: the products below then run along memory.
+        rows = xp.stack([X[:, a] for a in range(n)])
+        return xp.concat([rows[a, :] * rows[a:, :] for a in range(n)]).mT
+
+    @staticmethod
+    def checked(array: Array, name: str) -> Array:
+        xp = namespace(array)
+        eps = xp.finfo(array.dtype).eps
+        size = float(xp.max(xp.abs(array)))
+        skew = float(xp.max(xp.abs(array - array.mT)))
+        if skew > 1e4 * eps * size:
+            raise ValueError(
+                f"{name} must be symmetric, but differ from their transpose by {skew:g}; "
+                "symmetrise them with (S + S.T) / 2 if that is what they mean"
+            )
+        array = (array + array.mT) / 2
+        values = xp.linalg.eigvalsh(array)
+        lowest, highest = xp.min(values, axis=-1), xp.max(xp.abs(values), axis=-1)
+        tolerance = 100 * array.shape[-1] * eps * highest
+        if bool(xp.any(lowest < -tolerance)):
+            raise ValueError(
+                f"{name} must be positive semidefinite, but an eigenvalue is "
+                f"{float(xp.min(lowest)):g}"
+            )
+        return array
+
+    @staticmethod
+    def log_density_coefficients(
+        means: np.ndarray, array: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        n = means.shape[1]
+        precision = np.linalg.inv(array)
+        linear = (means[:, None, :] @ precision)[:, 0, :]
+        logs = -np.linalg.slogdet(array)[1]
+        constant = 0.5 * (logs - np.sum(means * linear, axis=1) - n * np.log(2 * np.pi))
+        upper, _, times = packing(n)
+        return constant, linear, precision.reshape(-1, n * n)[:, upper] * (-0.5 * times)
+
+    @classmethod
+    def whitened_squares(cls, array: np.ndarray, D: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        factors = cls.precision_cholesky(array)[1]
+        roots = np.diagonal(factors, axis1=-2, axis2=-1)
+        Y = D @ factors
+        logs = np.broadcast_to(np.log(roots), (len(D), D.shape[2])).sum(axis=1)
+        return np.einsum("jpi,jpi->jp", Y, Y), -logs
+
+    @staticmethod
+    def precision_cholesky(array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        factors = np.linalg.inv(np.linalg.cholesky(array)).swapaxes(-1, -2)
+        return factors @ factors.swapaxes(-1, -2), factors
+
+    @staticmethod
+    def outer(difference: np.ndarray) -> np.ndarray:
+        return np.outer(difference, difference)
+
+    @staticmethod
+    def customary_strength(n: int) -> float:
+        return 3.0 * n - 1.0
+
+    @staticmethod
+    def mapped(array: np.ndarray, A: Any) -> np.ndarray:
+        mapped = A @ array @ A.T
+        return np.asarray((mapped + mapped.swapaxes(-1, -2)) / 2)
+
+    @staticmethod
+    def bound(least: float, variances: np.ndarray, inverse: Any, n: int) -> Any:
+        return least * np.eye(n) + (inverse.T * variances) @ inverse
+
+    @staticmethod
+    def raised(array: np.ndarray, floor: Any) -> np.ndarray:
+        floor = _matrix(floor, array.shape[-1])
+        try:
+            np.linalg.cholesky(array - floor)
+            return array
+        except np.linalg.LinAlgError:
+            root = np.linalg.cholesky(floor)
+            values, vectors = np.linalg.eigh(_relative(array, root))
+            side = root @ vectors
+            raised = (side * np.maximum(values, 1.0)[..., None, :]) @ side.swapaxes(-1, -2)
+            return np.asarray((raised + raised.swapaxes(-1, -2)) / 2)
+
+    @staticmethod
+    def on_floor(array: np.ndarray, floor: Any) -> np.ndarray:
+        n = array.shape[-1]
+        relative = _relative(array.reshape(-1, n, n), np.linalg.cholesky(_matrix(floor, n)))
+        return np.asarray(np.linalg.eigvalsh(relative)[:, 0] <= NEAR_FLOOR, dtype=bool)
+
+    @staticmethod
+    def smallest_variance(array: np.ndarray) -> float:
+        return float(np.min(np.linalg.eigvalsh(array), initial=np.inf))
+
+    @classmethod
+    def coordinates(cls, m: int, n: int, floor: float | None = None) -> MatrixCoordinates:
+        return MatrixCoordinates(cls.shape(m, n), floor)
+
+
+@lru_cache(maxsize=32)
+def packing(n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of the products x_a x_b, a ≤ b, in the order of rows: their places in an n×n matrix, the
+    product that each place of the matrix holds, and how many places hold each (1 or 2).
+    """
+    a, b = np.triu_indices(n)
+    upper = a * n + b
+    mirror = np.empty((n, n), dtype=np.int64)
+    mirror[a, b] = mirror[b, a] = np.arange(len(upper))
+    return upper, mirror.reshape(-1), 2 - (a == b).astype(np.int64)
+
+
+def _definite(matrices: Array) -> Array:
+    """Which of the matrices are safely invertible, whatever the units of the features."""
+    xp = namespace(matrices)
+    diagonals = xp.linalg.diagonal(matrices)
+    scale = xp.sqrt(xp.where(diagonals > 0, diagonals, xp.ones_like(diagonals)))
+    correlation = matrices / (scale[:, :, None] * scale[:, None, :])
+    lowest = xp.min(xp.linalg.eigvalsh(correlation), axis=-1)
+    return lowest > matrices.shape[-1] * xp.finfo(matrices.dtype).eps
+
+
+def _matrix(floor: Any, n: int) -> np.ndarray:
+    """A floor, if it is a number, as a matrix."""
+    return np.asarray(floor * np.eye(n) if np.ndim(floor) == 0 else floor)
+
+
+def _relative(array: np.ndarray, root: np.ndarray) -> np.ndarray:
+    """R⁻¹ΣR⁻ᵀ, symmetric, for a root R of a floor."""
+    relative = np.linalg.solve(root, np.linalg.solve(root, array).swapaxes(-1, -2))
+    return np.asarray((relative + relative.swapaxes(-1, -2)) / 2)

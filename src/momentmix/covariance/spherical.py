@@ -1,0 +1,98 @@
+"""Spherical covariances: one variance for each component, the same in all directions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from momentmix.covariance.base import Covariance, corrected
+from momentmix.covariance.diagonal import Diagonal
+from momentmix.covariance.prior import LogNormalPrior, PullOfVariances
+from momentmix.covariance.variances import Variances
+from momentmix.support.array import Array, namespace
+
+
+class Spherical(Variances):
+    """Σ_i = s_i I; array (g,). It sees ‖x‖² alone."""
+
+    name = "spherical"
+    one_unit = True
+
+    def variances(self) -> Array:
+        xp = namespace(self.array)
+        return xp.broadcast_to(self.array[:, None], (self.array.shape[0], self.n_features))
+
+    def times(self, A: Array) -> Array:
+        return A * self.array[0]
+
+    def flat(self) -> Array:
+        return self.array[:, None]
+
+    def collect_flat(self, G: Array) -> Array:
+        return G[:, 0]
+
+    def collect_variances(self, weights: Array, G: Array) -> Array:
+        return namespace(G).sum(self._pooled(weights, G), axis=1)
+
+    def half_log_determinants(self) -> Array:
+        return 0.5 * self.n_features * namespace(self.array).log(self.array)
+
+    def marginal(self, features: Array) -> Spherical:
+        return Spherical(self.array, features.shape[0])
+
+    def projected(self, basis: np.ndarray) -> Covariance:
+        return Spherical(self.array, basis.shape[1])
+
+    def without(self, noise: Covariance) -> Covariance:
+        return Diagonal(self.variances(), self.n_features).without(noise)
+
+    @staticmethod
+    def shape(m: int, n: int) -> tuple[int, ...]:
+        return (m,)
+
+    @staticmethod
+    def width(n: int) -> int:
+        return 1
+
+    @staticmethod
+    def features(X: Array) -> Array:
+        return namespace(X).sum(X * X, axis=1)[:, None]
+
+    @staticmethod
+    def free_parameters(m: int, n: int) -> int:
+        return m
+
+    @staticmethod
+    def fitted(shares: np.ndarray, means: np.ndarray, seconds: np.ndarray) -> np.ndarray:
+        squares = seconds[:, 0] - np.sum(means * means, axis=1)
+        return np.asarray(np.maximum(squares, 0) / means.shape[1])
+
+    @staticmethod
+    def outer(difference: np.ndarray) -> np.ndarray:
+        return np.asarray(np.mean(difference**2))
+
+    @staticmethod
+    def optimism(counts: np.ndarray, n: int) -> np.ndarray:
+        """Of n means and a variance that n numbers of each sample tell of."""
+        return corrected(n + 1, n * counts, n + 2)
+
+    @staticmethod
+    def prior_of_rows(n: int, rows: float) -> LogNormalPrior:
+        return LogNormalPrior(PullOfVariances, rows, times=n)
+
+    @staticmethod
+    def repeated(m: int, matrix: np.ndarray) -> np.ndarray:
+        return np.full(m, np.trace(matrix) / len(matrix))
+
+    @staticmethod
+    def bound(least: float, variances: np.ndarray, inverse: Any, n: int) -> Any:
+        return least + float(np.mean(variances)) * inverse**2
+
+    @staticmethod
+    def pooled_coupling(coupling: np.ndarray, n: int) -> np.ndarray:
+        return coupling * n  # each variance stands for n entries
+
+    @staticmethod
+    def gradient_of_matrices(weights: np.ndarray, G: np.ndarray) -> np.ndarray:
+        return np.asarray(Diagonal.gradient_of_matrices(weights, G).sum(axis=2))

@@ -1,0 +1,70 @@
+"""A tied covariance: one matrix for all components."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from momentmix.covariance.base import Covariance
+from momentmix.covariance.full import Full
+from momentmix.covariance.matrices import Matrices
+from momentmix.support.array import Array
+
+
+class Tied(Matrices):
+    """One Σ for all atoms; array (n, n). It belongs to no component, and takes none to be gone."""
+
+    name = "tied"
+    common = True
+
+    @property
+    def shared(self) -> bool:
+        return True
+
+    def matrices(self) -> Array:
+        return self.array[None, :, :]
+
+    @staticmethod
+    def shape(m: int, n: int) -> tuple[int, ...]:
+        return (n, n)
+
+    @staticmethod
+    def free_parameters(m: int, n: int) -> int:
+        return n * (n + 1) // 2
+
+    @staticmethod
+    def fitted(shares: np.ndarray, means: np.ndarray, seconds: np.ndarray) -> np.ndarray:
+        return np.tensordot(shares, Full.fitted(shares, means, seconds), axes=1)
+
+    @staticmethod
+    def optimism(counts: np.ndarray, n: int) -> np.ndarray:
+        """Of the means alone: the covariance knows all samples."""
+        return np.full(len(counts), float(n))
+
+    @staticmethod
+    def prior_of_rows(n: int, rows: float) -> None:
+        return None  # covariances that are one do not differ
+
+    @staticmethod
+    def repeated(m: int, matrix: np.ndarray) -> np.ndarray:
+        return matrix.copy()
+
+    @classmethod
+    def taken(cls, array: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        return array  # everybody's
+
+    @classmethod
+    def replaced(cls, array: np.ndarray, rows: list[int], new: np.ndarray) -> np.ndarray:
+        return array
+
+    @classmethod
+    def stacked(cls, first: np.ndarray, second: np.ndarray, m: int, n: int) -> Covariance:
+        arrays = [np.broadcast_to(array, (m, n, n)) for array in (first, second)]
+        return Full(np.concatenate(arrays), n)
+
+    @staticmethod
+    def pooled_coupling(coupling: np.ndarray, n: int) -> np.ndarray:
+        return np.array([[coupling.sum()]])
+
+    @staticmethod
+    def gradient_of_matrices(weights: np.ndarray, G: np.ndarray) -> np.ndarray:
+        return np.tensordot(weights, G, axes=1)

@@ -1,0 +1,108 @@
+"""The zero covariance of points: samples, and the terms of a decomposition."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import numpy as np
+
+from momentmix.covariance.base import Covariance
+from momentmix.covariance.diagonal import Diagonal
+from momentmix.covariance.spherical import Spherical
+from momentmix.covariance.variances import Variances
+from momentmix.support.array import Array
+
+
+def _refused(*args: Any, **settings: Any) -> NoReturn:
+    raise TypeError("points have no covariance to speak of, and no density")
+
+
+class Zero(Variances):
+    """Σ_i = 0: nothing to store, and of points that a fit is at work on an empty array (m, 0).
+
+    Formulas ask ``zero`` first and leave out what vanishes. What they would otherwise need, in the
+    library and on the device of arrays that are not here, is an error.
+    """
+
+    name = "zero"
+    zero = True
+    one_unit = True
+
+    def __init__(self, n_features: int) -> None:
+        super().__init__(None, n_features)
+
+    @classmethod
+    def of(cls, array: Array | None, n: int) -> Zero:
+        return cls(n)
+
+    @property
+    def shared(self) -> bool:
+        return True
+
+    def negative(self) -> Zero:
+        return self
+
+    variances = matrices = times = flat = features_vjp = _refused
+    collect_flat = collect_variances = collect_matrices = _refused
+    root = colour = whitener = whiten = half_log_determinants = condition = _refused
+
+    def is_definite(self) -> bool:
+        return False
+
+    def marginal(self, features: Array) -> Zero:
+        return Zero(features.shape[0])
+
+    def projected(self, basis: np.ndarray) -> Covariance:
+        return Zero(basis.shape[1])
+
+    def without(self, noise: Covariance) -> Covariance:
+        return noise.negative()
+
+    @staticmethod
+    def shape(m: int, n: int) -> tuple[int, ...]:
+        return (m, 0)
+
+    @staticmethod
+    def width(n: int) -> int:
+        return 0
+
+    @staticmethod
+    def features(X: Array) -> Array:
+        return X[:, :0]
+
+    @staticmethod
+    def free_parameters(m: int, n: int) -> int:
+        return 0
+
+    checked = log_density_coefficients = precision_cholesky = staticmethod(_refused)
+    whitened_squares = fitted = outer = staticmethod(_refused)
+
+    @staticmethod
+    def optimism(counts: np.ndarray, n: int) -> np.ndarray:
+        return np.full(len(counts), float(n))
+
+    @staticmethod
+    def prior_of_rows(n: int, rows: float) -> None:
+        return None
+
+    @staticmethod
+    def repeated(m: int, matrix: np.ndarray) -> np.ndarray:
+        return np.empty((m, 0))
+
+    @staticmethod
+    def mapped(array: np.ndarray, A: Any) -> np.ndarray:
+        return array
+
+    @classmethod
+    def stacked(cls, first: Any, second: Any, m: int, n: int) -> Zero:
+        return cls(n)
+
+    bound = staticmethod(Spherical.bound)
+
+    @staticmethod
+    def pooled_coupling(coupling: np.ndarray, n: int) -> np.ndarray:
+        return np.empty((0, 0))
+
+    @staticmethod
+    def gradient_of_matrices(weights: np.ndarray, G: np.ndarray) -> np.ndarray:
+        return Diagonal.gradient_of_matrices(weights, G)[..., :0]

@@ -1,0 +1,96 @@
+"""The log density of a mixture at rows, as two matrix products; its responsibilities.
+
+A Gaussian's log density is linear in x and in the quadratic features of x that its covariance can
+see, so an E-step is two matrix products and a softmax, and an M-step two more; only the features
+depend on the covariance type.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from momentmix.covariance import Kind
+from momentmix.data.parameters import Parameters
+
+#: Size of the terms of a log density from which their cancellation costs more than eight digits.
+SHARP = 1e8
+
+
+class Sums(NamedTuple):
+    """What an EM step needs of the rows: sums over them, with weights w and responsibilities R."""
+
+    log_likelihoods: np.ndarray  # of each of S mixtures; (S,)
+    shares: np.ndarray  # Σ w R; (S m,)
+    firsts: np.ndarray  # Σ w R xᵀ; (S m, n)
+    seconds: np.ndarray  # Σ w R (features of x)ᵀ; (S m, width)
+
+
+class Peaks(NamedTuple):
+    """Components so narrow that their densities are better had from distances to their means."""
+
+    kind: Kind
+    numbers: np.ndarray  # (J,)
+    parameters: Parameters  # theirs alone
+
+    @classmethod
+    def of(cls, kind: Kind, parameters: Parameters, numbers: np.ndarray) -> Peaks:
+        weights, means, covariances = parameters
+        own = Parameters(weights[numbers], means[numbers], kind.taken(covariances, numbers))
+        return cls(kind, numbers, own)
+
+    def log_joint(self, X: np.ndarray) -> np.ndarray:
+        """(J, p)"""
+        weights, means, covariances = self.parameters
+        squares, half_logs = self.kind.whitened_squares(covariances, X - means[:, None, :])
+        constant = np.log(np.maximum(weights, 1e-300)) - half_logs
+        return (constant - X.shape[1] * np.log(2 * np.pi) / 2)[:, None] - squares / 2
+
+
+class Density(NamedTuple):
+    """log λ_j N(x; μ_j, Σ_j) = constant_j + linear_jᵀx + quadratic_jᵀ(features of x)."""
+
+    constant: np.ndarray  # (S m,)
+    linear: np.ndarray  # (S m, n)
+    quadratic: np.ndarray  # (S m, width)
+    groups: int = 1  # S
+    peaks: Peaks | None = None  # components of which the three terms cancel too far
+
+    @classmethod
+    def of(cls, kind: Kind, parameters: Parameters, groups: int = 1) -> Density:
+        weights, means, covariances = parameters
+        constant, linear, quadratic = kind.log_density_coefficients(means, covariances)
+        constant = constant + np.log(np.maximum(weights, 1e-300))
+        # Near its mean a component is the difference of terms of this size.
+        sizes = np.max(-quadratic, axis=1) * (1 + np.einsum("ij,ij->i", means, means))
+        sharp = np.flatnonzero(np.broadcast_to(sizes, len(means)) > SHARP)
+        peaks = Peaks.of(kind, parameters, sharp) if len(sharp) else None
+        return cls(constant, linear, quadratic, groups, peaks)
+
+    def log_joint(self, X: np.ndarray, squares: np.ndarray) -> np.ndarray:
+        """(S m, p), samples along memory: what follows runs over them."""
+        L = self.linear @ X.T
+        L += self.quadratic @ squares.T
+        L += self.constant[:, None]
+        if self.peaks is not None:
+            L[self.peaks.numbers] = self.peaks.log_joint(X)
+        return L
+
+    def step_sums(self, X: np.ndarray, squares: np.ndarray, weights: np.ndarray) -> Sums:
+        """What EM steps need of some rows."""
+        L = self.log_joint(X, squares)
+        R, log_density = softmax(L.reshape(self.groups, len(L) // self.groups, len(X)), axis=1)
+        R *= weights
+        R = R.reshape(L.shape)
+        return Sums(log_density @ weights, R.sum(axis=1), R @ X, R @ squares)
+
+
+def softmax(L: np.ndarray, axis: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """exp(L) with sum 1 along the axis, and the logarithms of the sums; L is overwritten."""
+    highest = L.max(axis=axis, keepdims=True)
+    L -= highest
+    np.exp(L, out=L)
+    total = L.sum(axis=axis, keepdims=True)
+    L /= total
+    return L, np.squeeze(highest + np.log(total), axis=axis)
