@@ -20,7 +20,7 @@ from momentmix.distributions.mixture import Mixture
 from momentmix.distributions.moment_tensors import MomentTensors
 from momentmix.estimators.predictions import MixturePredictions
 from momentmix.estimators.rows import Table, checked_rows, rows_to_fit
-from momentmix.fitting.plan import Plan, Sizes
+from momentmix.fitting.plan import Place, Plan, Sizes
 from momentmix.fitting.problem import Collapse, Problem
 from momentmix.fitting.solve import solve
 from momentmix.matching.fit import Fit
@@ -62,6 +62,8 @@ class MixtureEstimator(MixturePredictions):
     max_iter: int
     tol: float
     n_jobs: int | None
+    precisions_: np.ndarray | None
+    precisions_cholesky_: np.ndarray | None
     #: Of the rows, and so of what is given back; fits themselves are in float64.
     _dtype: type = np.float64
 
@@ -108,7 +110,7 @@ class MixtureEstimator(MixturePredictions):
     def _fitted(self, read: Callable[[], Data], polish: bool) -> Self:
         with self._kept_if_refused():
             self._solve(read, polish)
-            vars(self).pop("moments_", None)  # a stream ends here
+            self.__dict__.pop("moments_", None)  # a stream ends here
         return self
 
     def _solve(self, read: Callable[[], Data], polish: bool) -> None:
@@ -135,7 +137,7 @@ class MixtureEstimator(MixturePredictions):
     def _note_features(self, n: int, names: Any) -> None:
         """As scikit-learn does for tables in memory."""
         for name in ("feature_names_in_", "_dtype"):
-            vars(self).pop(name, None)
+            self.__dict__.pop(name, None)
         self.n_features_in_ = int(n)
         if names is not None:
             self.feature_names_in_ = np.array(names, dtype=object)
@@ -147,8 +149,8 @@ class MixtureEstimator(MixturePredictions):
         try:
             yield
         except BaseException:
-            vars(self).clear()
-            vars(self).update(before)
+            self.__dict__.clear()
+            self.__dict__.update(before)
             raise
 
     # Streams
@@ -176,7 +178,7 @@ class MixtureEstimator(MixturePredictions):
             self._note_features(X.shape[1], feature_names(X))
         else:
             X, weights = checked_rows(self, X, sample_weight, reset=stream is None)
-            vars(self).pop("_dtype", None)
+            self.__dict__.pop("_dtype", None)
         order = self._plan(Sizes(int(X.shape[1])), polish=False).order
         if stream is not None and stream.order != order:
             raise ValueError(
@@ -187,7 +189,7 @@ class MixtureEstimator(MixturePredictions):
         moments = moments + MomentTensors.from_samples(X, order, weights)
         self._last_solution = self._previous_solution()
         for name in SOLVED:
-            vars(self).pop(name, None)
+            self.__dict__.pop(name, None)
         self.moments_ = moments  # a new object, after the old parameters are gone
 
     def _previous_solution(self) -> Parameters | None:
@@ -226,11 +228,10 @@ class MixtureEstimator(MixturePredictions):
                 ) from error
         names = vars(self).get("feature_names_in_")
         self.mixture_ = Mixture(weights, means, covariances, kind.name, feature_names=names)
-        self.weights_, self.means_, self.covariances_ = (
-            part.astype(self._dtype, copy=False) for part in (weights, means, covariances)
-        )
+        self.weights_, self.means_ = self._as_given(weights), self._as_given(means)
+        self.covariances_ = self._as_given(covariances)
         self.precisions_, self.precisions_cholesky_ = (
-            None if part is None else part.astype(self._dtype, copy=False) for part in precisions
+            None if part is None else self._as_given(part) for part in precisions
         )
         self.converged_, self.interrupted_ = bool(fit.converged), bool(fit.interrupted)
         self.n_iter_, self.n_passes_ = int(fit.n_iter), int(fit.n_passes)
@@ -248,6 +249,10 @@ class MixtureEstimator(MixturePredictions):
                 f"the fit did not converge in max_iter={self.max_iter} iterations; raise max_iter "
                 f"or tol (now {self.tol:g}), or ask for fewer components"
             )
+
+    def _as_given(self, array: np.ndarray) -> np.ndarray:
+        """In the precision of the rows."""
+        return array.astype(self._dtype, copy=False)
 
     def _note_collapse(self, collapse: Collapse) -> None:
         """Which components are not to be trusted, with a warning."""
@@ -288,10 +293,8 @@ def _insisting(make: Callable[[], T], again: bool = True) -> tuple[T, bool]:
 
 
 def _sizes(data: Data, polish: bool) -> Sizes:
-    if not polish:
-        return Sizes(data.n, data.rows, data.order)
-    place = "cluster" if isinstance(data, ClusterData) else "memory"
-    return Sizes(data.n, data.rows, data.order, place)
+    place: Place = "cluster" if isinstance(data, ClusterData) else "memory"
+    return Sizes(data.n, data.rows, data.order, place if polish else "moments")
 
 
 def _which(components: np.ndarray, verb: str) -> str:

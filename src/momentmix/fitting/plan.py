@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -83,13 +83,17 @@ class KnownNoiseSettings(CommonSettings, Protocol):
     covariance: ArrayLike | Literal["estimate"]
 
 
+#: Where rows can be read again, if anywhere.
+Place: TypeAlias = Literal["memory", "cluster", "moments"]
+
+
 class Sizes(NamedTuple):
     """What a plan has to know of the data."""
 
     n: int  # features
     rows: int = 0  # that are read at each evaluation of a cost
     order: int | None = None  # the highest order of which moments are known, if not all are
-    place: Literal["memory", "cluster", "moments"] = "moments"  # where rows can be read again
+    place: Place = "moments"
 
 
 class Start(NamedTuple):

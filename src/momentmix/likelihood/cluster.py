@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 import numpy as np
 
 from momentmix.cluster.rows import DaskRows, plus
@@ -38,9 +40,9 @@ def _em_sums(
     Z = frame.apply(X)
     w = np.ones(len(X)) if weights is None else weights
     step = max(256, (4 << 20) // (8 * (2 * Z.shape[1] + density.quadratic.shape[1])))
-    total: tuple[np.ndarray, ...] | None = None
-    for a in range(0, max(len(Z), 1), step):
-        rows = slice(a, a + step)
-        sums = (np.sum(w[rows]), *density.step_sums(Z[rows], kind.features(Z[rows]), w[rows]))
-        total = sums if total is None else plus(total, sums)
-    return total
+
+    def block(rows: slice) -> tuple[np.ndarray, ...]:
+        sums = density.step_sums(Z[rows], kind.features(Z[rows]), w[rows])
+        return (np.asarray(np.sum(w[rows])), *sums)
+
+    return reduce(plus, (block(slice(a, a + step)) for a in range(0, max(len(Z), 1), step)))

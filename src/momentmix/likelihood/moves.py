@@ -7,6 +7,7 @@ samples; the loss of merging two is known in closed form from their moments.
 
 from __future__ import annotations
 
+from functools import reduce
 from itertools import combinations
 from typing import NamedTuple
 
@@ -29,6 +30,15 @@ HOPELESS = -0.05
 SMALL_DATA = 10_000
 #: Iterations that find a longest axis well enough.
 POWER_STEPS = 20
+
+
+class Exchange(NamedTuple):
+    """Component k split into two, for which i and j are merged, or i = j is left out."""
+
+    gain: float  # expected, in mean log-likelihood
+    k: int
+    i: int
+    j: int
 
 
 class Split(NamedTuple):
@@ -127,50 +137,54 @@ def _candidates(
         return []
     merged = merge_losses(kind, parameters) - (penalties[:, None] + penalties)
     dropped -= penalties
-    scored: list[tuple[float, int, int, int]] = []
+    scored: list[Exchange] = []
     for k, split in splits.items():
         others = [i for i in range(m) if i != k]
-        scored += [(split.gain - dropped[i], k, i, i) for i in others]
-        scored += [(split.gain - merged[i, j], k, i, j) for i, j in combinations(others, 2)]
-    scored.sort(key=lambda entry: (-np.round(entry[0], DIGITS), entry[1:]))
+        scored += [Exchange(split.gain - dropped[i], k, i, i) for i in others]
+        scored += [Exchange(split.gain - merged[i, j], k, i, j) for i, j in combinations(others, 2)]
+    scored.sort(key=lambda exchange: (-np.round(exchange.gain, DIGITS), exchange[1:]))
     if likelihood.X.size > SMALL_DATA:  # where a try is dear, scores are good
-        scored = [entry for entry in scored if entry[0] > HOPELESS]
-    exchanges = _without_repetition(scored, 2 * m)
-    chosen = [_exchanged(kind, parameters, splits[k], k, i, j) for k, i, j in exchanges]
+        scored = [exchange for exchange in scored if exchange.gain > HOPELESS]
+
+    def made(mixture: Parameters, exchange: Exchange) -> Parameters:
+        return _exchanged(kind, mixture, splits[exchange.k], exchange)
+
+    found = [made(parameters, exchange) for exchange in _without_repetition(scored, 2 * m)]
     together = _independent(scored)
     if len(together) > 1:
-        several = parameters
-        for k, i, j in together:
-            several = _exchanged(kind, several, splits[k], k, i, j)
-        chosen.insert(0, several)
-    return chosen
+        found.insert(0, reduce(made, together, parameters))
+    return found
 
 
-def _without_repetition(scored: list[tuple[float, int, int, int]], most: int) -> list[tuple]:
-    """After one exchange with a split and one with a sacrifice, their further pairings wait."""
-    chosen: list[tuple] = []
-    seen: set[tuple[int, int, int]] = set()
-    for _, k, i, j in scored:
-        if {(k, k, -1), (i, j, 0)} <= seen:
+def _without_repetition(scored: list[Exchange], most: int) -> list[Exchange]:
+    """The best exchanges, without those whose split and whose sacrifice both stand before them."""
+    kept: list[Exchange] = []
+    splits: set[int] = set()
+    sacrifices: set[tuple[int, int]] = set()
+    for exchange in scored:
+        sacrifice = exchange.i, exchange.j
+        if exchange.k in splits and sacrifice in sacrifices:
             continue
-        seen |= {(k, k, -1), (i, j, 0)}
-        chosen.append((k, i, j))
-        if len(chosen) == most:
+        splits.add(exchange.k)
+        sacrifices.add(sacrifice)
+        kept.append(exchange)
+        if len(kept) == most:
             break
-    return chosen
+    return kept
 
 
-def _independent(scored: list[tuple[float, int, int, int]]) -> list[tuple]:
+def _independent(scored: list[Exchange]) -> list[Exchange]:
     """Exchanges that should gain and touch no component twice, the best first."""
-    chosen: list[tuple] = []
+    kept: list[Exchange] = []
     touched: set[int] = set()
-    for gain, k, i, j in scored:
-        if gain <= 0:
+    for exchange in scored:
+        if exchange.gain <= 0:
             break
-        if touched.isdisjoint((k, i, j)):
-            touched |= {k, i, j}
-            chosen.append((k, i, j))
-    return chosen
+        components = set(exchange[1:])
+        if touched.isdisjoint(components):
+            touched |= components
+            kept.append(exchange)
+    return kept
 
 
 def drop_losses(L: np.ndarray, weights: np.ndarray, shares: np.ndarray) -> np.ndarray:
@@ -293,10 +307,9 @@ def _merged(
     return share, mean, within + a * b * kind.outer(means[i] - means[j])
 
 
-def _exchanged(
-    kind: Kind, parameters: Parameters, split: Split, k: int, i: int, j: int
-) -> Parameters:
+def _exchanged(kind: Kind, parameters: Parameters, split: Split, exchange: Exchange) -> Parameters:
     """k split into places k and j; i and j merged into place i, or i = j left out."""
+    _, k, i, j = exchange
     weights, means = parameters.weights.copy(), parameters.means.copy()
     covariances = kind.replaced(parameters.covariances, [k, j], split.covariances)
     weights[[k, j]], means[[k, j]] = weights[k] * split.weights, split.means

@@ -119,12 +119,13 @@ class LikelihoodSearch:
 
     def _look_at(self, candidate: Candidate, repair: bool) -> None:
         """Where EM from a candidate leads, with exchanges of a merge for a split if asked for."""
-        likelihood, limits = self.likelihood, {"tol": self.rough, "max_iter": self.max_iter}
-        result = self._noted(likelihood.fit(candidate.parameters, **limits), 0)
+        likelihood, tol, max_iter = self.likelihood, self.rough, self.max_iter
+        result = likelihood.fit(candidate.parameters, tol=tol, max_iter=max_iter)
+        self._noted(result, 0)
         known = any(abs(result.log_posterior - seen) < SAME for seen in self._log_posteriors)
         self._consider(result, candidate)
         if repair and not known and not self.interrupted:  # the same optimum is repaired once
-            repaired = split_and_merge(likelihood, result, self.rng, **limits)
+            repaired = split_and_merge(likelihood, result, self.rng, tol=tol, max_iter=max_iter)
             result = self._noted(repaired, result.n_iter)
             self._consider(result, candidate)
         assert self.best is not None

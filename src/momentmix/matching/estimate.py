@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from momentmix.covariance import Bound
 from momentmix.data.parameters import Parameters
 from momentmix.data.sources import Data, mean_and_covariance
 from momentmix.matching.fit import Fit
@@ -31,11 +32,11 @@ EXPLICIT_STARTS, IMPLICIT_STARTS = 60, 4
 class MixtureMoments:
     """The moments of data, and the mixtures that have them; ``n_init`` None tries until some agree.
 
-    ``floor`` is the least variance of a single component, in the units of the data.
+    ``floor`` bounds the covariance of a single component from below.
     """
 
     def __init__(
-        self, model: Model, data: Data, init: Init, n_init: int | None, floor: float
+        self, model: Model, data: Data, init: Init, n_init: int | None, floor: Bound
     ) -> None:
         self.model, self.data = model, data
         self.init, self.n_init, self.floor = init, n_init, floor
