@@ -24,7 +24,7 @@ from sklearn.mixture import GaussianMixture
 from fit import NEAR, ceiling, timed
 from machine import machine
 from momentmix import Mixture, MomentMixture
-from momentmix.covariance import on_floor, too_few
+from momentmix.covariance import Full, covariance_type
 from momentmix.data.frame import Frame
 from momentmix.data.parameters import Parameters
 from momentmix.datasets import paper_mixture
@@ -192,10 +192,10 @@ def is_collapsed(X: np.ndarray, fit: object) -> bool:
 
     The same question for every fitter: it is asked of the weights and covariances alone.
     """
-    frame = Frame.of_samples("full", X, None)
+    frame = Frame.of_samples(Full, X, None)
     scaled = frame.forward(Parameters(fit.weights_, fit.means_, fit.covariances_))
-    thin = too_few("full", len(X) * scaled.weights, X.shape[1])
-    return bool(np.any(thin) or np.any(on_floor("full", scaled.covariances, 1e-5)))
+    thin = Full.too_few(len(X) * scaled.weights, X.shape[1])
+    return bool(np.any(thin) or np.any(Full.on_floor(scaled.covariances, 1e-5)))
 
 
 def collapsed() -> None:
@@ -219,9 +219,9 @@ def collapsed() -> None:
             for m in (2, 3, 4):
                 fit = make(m, 0).fit(table.X)
                 either += is_collapsed(table.X, fit)
-                frame = Frame.of_samples("full", table.X, None)
+                frame = Frame.of_samples(Full, table.X, None)
                 scaled = frame.forward(Parameters(fit.weights_, fit.means_, fit.covariances_))
-                flat += bool(np.any(on_floor("full", scaled.covariances, 1e-5)))
+                flat += bool(np.any(Full.on_floor(scaled.covariances, 1e-5)))
                 warned += len(getattr(fit, "collapsed_", ())) > 0
         shown = f"{warned}" if name != "sk10" else "—"
         count = 3 * len(loaded)
@@ -240,7 +240,7 @@ def simulated(n: int, m: int, separation: float, seed: int) -> Mixture:
 def from_truth(truth: Mixture, X: np.ndarray, kind: str = "full") -> Mixture:
     """Where EM ends that starts at the truth."""
     start = Parameters(truth.weights, truth.means, truth.covariances)
-    result = RowLikelihood(X, None, kind, 1e-9).fit(start, tol=1e-6, max_iter=500)
+    result = RowLikelihood(X, None, covariance_type(kind), 1e-9).fit(start, tol=1e-6, max_iter=500)
     return Mixture(*result.parameters, kind)
 
 

@@ -13,6 +13,7 @@ from sklearn.mixture import GaussianMixture
 
 from machine import machine
 from momentmix import Mixture, MomentMixture
+from momentmix.covariance import Diagonal
 from momentmix.data.parameters import Parameters
 from momentmix.data.sources import AtomData
 from momentmix.datasets import paper_mixture
@@ -36,7 +37,7 @@ def timed(job: Callable) -> tuple[object, float]:
 
 def ceiling(mixture: Mixture, X: np.ndarray) -> tuple[float, Parameters]:
     """Where EM ends that starts at the truth."""
-    likelihood = RowLikelihood(X, None, "diag", 1e-9)
+    likelihood = RowLikelihood(X, None, Diagonal, 1e-9)
     truth = Parameters(mixture.weights, mixture.means, mixture.covariances)
     result = likelihood.fit(truth, tol=1e-6, max_iter=500)
     return result.log_likelihood, result.parameters
@@ -134,10 +135,10 @@ def passes(noises: tuple, rows: int = 8000) -> None:
         weights = list(augmented_weights(4, 0.5 / unit))
         data = AtomData.of_rows(X / unit, None)
         rng = np.random.default_rng(0)
-        start = around_points("diag", X[rng.choice(len(X), 20, replace=False)] / unit)
+        start = around_points(Diagonal, X[rng.choice(len(X), 20, replace=False)] / unit)
         traces = []
         for solver, floor in ((lbfgs, 1e-6), (gauss_newton, None)):
-            coordinates = Parametrisation("diag", 20, 100, order=4, floor=floor)
+            coordinates = Parametrisation(Diagonal, 20, 100, order=4, floor=floor)
             trace: list[float] = []
             problem = Recorded(ImplicitObjective(coordinates, data, weights), trace)
             options = {"max_iter": 5000, "tol": 1e-13} if solver is lbfgs else {"max_iter": 120}

@@ -17,6 +17,7 @@ from sklearn.mixture import GaussianMixture
 
 from machine import machine
 from momentmix import Mixture, MomentMixture, MomentTensors
+from momentmix.covariance import Diagonal
 from momentmix.matching.costs import tensors_pay
 from momentmix.summary import matched
 from timing import best_in_turn, best_of
@@ -205,7 +206,7 @@ def crossing(quick: bool) -> None:
                 )  # fmt: skip
                 times[form] = min(timed(lambda f=model, X=X: f.fit(X))[1] for _ in range(2))
             ratio = times["samples"] / times["tensors"]
-            auto = tensors_pay(p, "diag", 5, n, 4)
+            auto = tensors_pay(p, Diagonal, 5, n, 4)
             cells.append(f"{ratio:.2f}{'*' if auto == (ratio > 1) else ' (auto differs)'}")
         size = len(MomentTensors(n, 4).state()["sums"])
         print(f"| {n} | {size:,} | {' | '.join(cells)} |", flush=True)

@@ -6,9 +6,9 @@ from scipy import stats
 from sklearn.datasets import load_iris
 from sklearn.mixture import GaussianMixture
 
-from momentmix.covariance import make_covariance, optimism, prior_for
+from momentmix.covariance import Full, Spherical, covariance_type
 from momentmix.data.parameters import Parameters
-from momentmix.likelihood import em
+from momentmix.likelihood import rows
 from momentmix.likelihood.density import softmax
 from momentmix.likelihood.moves import drop_losses, merge_losses, relocations, split_and_merge
 from momentmix.likelihood.rows import RowLikelihood
@@ -28,7 +28,9 @@ def sklearn_start(kind, X=IRIS, m=3):
 @pytest.mark.parametrize("kind", TYPES)
 def test_same_steps_as_sklearn(kind):
     start = sklearn_start(kind)
-    result = RowLikelihood(IRIS, None, kind, 1e-6).fit(start, tol=1e-9, max_iter=1000)
+    result = RowLikelihood(IRIS, None, covariance_type(kind), 1e-6).fit(
+        start, tol=1e-9, max_iter=1000
+    )
     gm = GaussianMixture(3, covariance_type=kind, random_state=0, tol=1e-9, max_iter=1000).fit(IRIS)
     assert result.converged
     np.testing.assert_allclose(result.log_likelihood, gm.score(IRIS), atol=1e-7)
@@ -38,8 +40,8 @@ def test_same_steps_as_sklearn(kind):
 @pytest.mark.parametrize("kind", TYPES)
 def test_log_density_is_scipys(kind):
     parameters = sklearn_start(kind)
-    likelihood = RowLikelihood(IRIS, None, kind, 1e-6)
-    C = make_covariance(kind, parameters.covariances, 4).matrices()
+    likelihood = RowLikelihood(IRIS, None, covariance_type(kind), 1e-6)
+    C = covariance_type(kind).of(parameters.covariances, 4).matrices()
     want = np.column_stack(
         [
             np.log(w) + stats.multivariate_normal(mu, c).logpdf(IRIS)
@@ -60,9 +62,10 @@ def test_whole_weights_are_repeated_rows(kind, rng):
     repeated = np.repeat(IRIS, counts, axis=0)
     weights = counts / counts.sum()
     start = sklearn_start(kind)
-    prior, count = prior_for(kind, 4, "auto"), float(counts.sum())
-    one = RowLikelihood(IRIS, weights, kind, 1e-6, prior=prior, count=count).step(start)
-    two = RowLikelihood(repeated, None, kind, 1e-6, prior=prior).step(start)
+    own, count = covariance_type(kind), float(counts.sum())
+    prior = own.prior(4, "auto")
+    one = RowLikelihood(IRIS, weights, own, 1e-6, prior=prior, count=count).step(start)
+    two = RowLikelihood(repeated, None, own, 1e-6, prior=prior).step(start)
     np.testing.assert_allclose(one.log_likelihood, two.log_likelihood, rtol=1e-12)
     np.testing.assert_allclose(one.log_posterior, two.log_posterior, rtol=1e-12)
     for a, b in zip(one.after, two.after, strict=True):
@@ -73,10 +76,10 @@ def test_whole_weights_are_repeated_rows(kind, rng):
 def test_blocks_do_not_change_a_step(kind, monkeypatch, rng):
     X = rng.normal(size=(3000, 4))
     start = sklearn_start(kind, X)
-    whole = RowLikelihood(X, None, kind, 1e-6).step(start)
-    monkeypatch.setattr(em, "_BLOCK_BYTES", 1)
-    monkeypatch.setattr(em, "_CACHE_BYTES", 0)
-    blocks = RowLikelihood(X, None, kind, 1e-6)
+    whole = RowLikelihood(X, None, covariance_type(kind), 1e-6).step(start)
+    monkeypatch.setattr(rows, "_BLOCK_BYTES", 1)
+    monkeypatch.setattr(rows, "_CACHE_BYTES", 0)
+    blocks = RowLikelihood(X, None, covariance_type(kind), 1e-6)
     assert len(blocks._blocks()) > 5
     split = blocks.step(start)
     np.testing.assert_allclose(split[0], whole[0], rtol=1e-12)
@@ -87,7 +90,7 @@ def test_blocks_do_not_change_a_step(kind, monkeypatch, rng):
 @pytest.mark.parametrize("kind", TYPES)
 def test_likelihood_never_falls(kind):
     values = []
-    RowLikelihood(IRIS, None, kind, 1e-6).fit(
+    RowLikelihood(IRIS, None, covariance_type(kind), 1e-6).fit(
         sklearn_start(kind), tol=0, max_iter=40, callback=lambda i, v: values.append(v)
     )
     assert np.min(np.diff(values)) > -1e-9
@@ -99,13 +102,15 @@ def test_a_dead_component_comes_back(kind):
     means = start.means.copy()
     means[2] = 1000.0
     dead = start._replace(means=means)
-    result = RowLikelihood(IRIS, None, kind, 1e-6).fit(dead, tol=1e-6, max_iter=300)
+    result = RowLikelihood(IRIS, None, covariance_type(kind), 1e-6).fit(
+        dead, tol=1e-6, max_iter=300
+    )
     assert result.parameters.weights.min() > 1 / 300
     assert all(np.all(np.isfinite(a)) for a in result.parameters)
 
 
 def test_interruption_keeps_the_parameters(monkeypatch):
-    likelihood = RowLikelihood(IRIS, None, "full", 1e-6)
+    likelihood = RowLikelihood(IRIS, None, Full, 1e-6)
     steps = iter(range(4))
     original = RowLikelihood.step
 
@@ -127,7 +132,7 @@ def three_clusters(rng):
 
 def test_drop_losses_are_what_is_lost(rng):
     X, centres = three_clusters(rng)
-    likelihood = RowLikelihood(X, None, "spherical", 1e-6)
+    likelihood = RowLikelihood(X, None, Spherical, 1e-6)
     parameters = Parameters(np.array([0.3, 0.3, 0.4]), centres, np.ones(3))
     value = likelihood.weights @ likelihood.responsibilities(parameters)[1]
     losses = drop_losses(likelihood.log_joint(parameters), likelihood.weights, parameters.weights)
@@ -145,10 +150,10 @@ def test_merge_losses_hold_for_separate_components(kind, rng):
     X = X * [1.0, 1.0] + np.array([[0.0, 0.0]])
     labels = np.argmin(((X[:, None] - centres) ** 2).sum(axis=2), axis=1)
     far = X + 100 * labels[:, None] * np.array([1.0, 0.0])
-    likelihood = RowLikelihood(far, None, kind, 1e-9)
+    likelihood = RowLikelihood(far, None, covariance_type(kind), 1e-9)
     R = (labels[:, None] == np.arange(3)).astype(float)
     three = likelihood.from_responsibilities(R)
-    losses = merge_losses(kind, three)
+    losses = merge_losses(covariance_type(kind), three)
     value = likelihood.weights @ likelihood.responsibilities(three)[1]
     merged = np.column_stack([R[:, 0], R[:, 1] + R[:, 2]])
     two = likelihood.from_responsibilities(merged)
@@ -162,7 +167,7 @@ def test_split_and_merge_repairs_a_planted_defect(kind, rng):
     X = np.concatenate([X, np.array([0.0, 20.0]) + rng.normal(size=(200, 2))])
     labels = np.repeat([0, 1, 1, 2], 200)
     labels[600:700] = 3  # the far cluster cut in two, the near ones taken as one
-    likelihood = RowLikelihood(X, None, kind, 1e-6)
+    likelihood = RowLikelihood(X, None, covariance_type(kind), 1e-6)
     start = likelihood.from_responsibilities((labels[:, None] == np.arange(4)).astype(float))
     stuck = likelihood.fit(start, tol=1e-8, max_iter=300)
     truth = np.repeat(np.eye(4), 200, axis=0)
@@ -175,7 +180,7 @@ def test_split_and_merge_repairs_a_planted_defect(kind, rng):
 def test_relocation_finds_a_small_tight_cluster(rng):
     X, _ = three_clusters(rng)
     X = np.concatenate([X, [0.5, 0.5] + 0.01 * rng.normal(size=(12, 2))])
-    likelihood = RowLikelihood(X, None, "full", 1e-6)
+    likelihood = RowLikelihood(X, None, Full, 1e-6)
     labels = np.repeat([0, 1, 2, 3, 0], [200, 200, 100, 100, 12])  # one cut, the small one lost
     start = likelihood.from_responsibilities((labels[:, None] == np.arange(4)).astype(float))
     stuck = likelihood.fit(start, tol=1e-6, max_iter=200)
@@ -187,7 +192,8 @@ def test_relocation_finds_a_small_tight_cluster(rng):
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize("prior", ["auto", None])
 def test_steps_of_several_mixtures_at_once_are_those_of_each(kind, prior, rng):
-    likelihood = RowLikelihood(IRIS, None, kind, 1e-6, prior=prior_for(kind, 4, prior))
+    own = covariance_type(kind)
+    likelihood = RowLikelihood(IRIS, None, own, 1e-6, prior=own.prior(4, prior))
     starts = [
         likelihood.from_responsibilities(rng.dirichlet(np.ones(3), len(IRIS))) for _ in range(4)
     ]
@@ -226,12 +232,12 @@ def test_optimism_is_that_of_new_samples(kind, N, rng):
     new = np.trace(inverse, axis1=1, axis2=2) + np.einsum("ti,tij,tj->t", means, inverse, means)
     gap = N * (new - n) / 2
     error = gap.std() / np.sqrt(trials)
-    assert abs(gap.mean() - optimism(kind, np.array([N]), n)[0]) < 4 * error
+    assert abs(gap.mean() - covariance_type(kind).optimism(np.array([N]), n)[0]) < 4 * error
 
 
 def test_optimism_of_many_and_of_few():
     for kind, parameters in (("full", 9), ("diag", 6), ("spherical", 4)):
-        values = optimism(kind, np.array([0.0, 1.0, 4.0, 50.0, 1e9]), 3)
+        values = covariance_type(kind).optimism(np.array([0.0, 1.0, 4.0, 50.0, 1e9]), 3)
         assert np.all(np.diff(values) <= 0)
         assert np.all(np.isfinite(values))
         np.testing.assert_allclose(values[-1], parameters, rtol=1e-7)

@@ -20,6 +20,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import momentmix as mm
 from momentmix import Mixture, MomentMixture, MomentTensors
+from momentmix.covariance import Diagonal, Full
 from momentmix.data.parameters import Parameters
 from momentmix.datasets import load_quakes, paper_mixture
 from momentmix.likelihood.rows import RowLikelihood
@@ -105,7 +106,7 @@ def test_the_papers_problem_reaches_the_ceiling():
     X, _ = truth.sample(8000, 78)
     fit = MomentMixture(20, covariance_type="diag", prior=None, random_state=0).fit(X)
     start = Parameters(truth.weights, truth.means, truth.covariances)
-    top = RowLikelihood(X, None, "diag", 1e-9).fit(start, tol=1e-6, max_iter=300).log_likelihood
+    top = RowLikelihood(X, None, Diagonal, 1e-9).fit(start, tol=1e-6, max_iter=300).log_likelihood
     assert fit.score(X) > top - 0.005
     assert fit.converged_
     np.testing.assert_allclose(fit.lower_bound_, fit.score(X), atol=1e-8)
@@ -478,7 +479,7 @@ def test_the_prior_leaves_no_component_on_a_handful_of_samples():
     assert held.score(new) > highest.score(new) + 0.05
     # EM that starts at the truth is beaten too.
     start = Parameters(truth.weights, truth.means, truth.covariances)
-    best = RowLikelihood(X, None, "full", 1e-9).fit(start, tol=1e-6, max_iter=500).parameters
+    best = RowLikelihood(X, None, Full, 1e-9).fit(start, tol=1e-6, max_iter=500).parameters
     assert held.score(new) > np.mean(Mixture(*best).log_prob(new))
 
 
@@ -501,5 +502,5 @@ def test_bundled_data():
 
 
 def test_large_models_are_implicit():
-    assert is_explicit("full", 3, 5, 4)
-    assert not is_explicit("diag", 20, 100, 3)
+    assert is_explicit(Full, 3, 5, 4)
+    assert not is_explicit(Diagonal, 20, 100, 3)

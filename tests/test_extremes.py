@@ -11,6 +11,7 @@ from scipy.stats import multivariate_normal
 
 import momentmix as mm
 from momentmix import KnownCovarianceMixture, MomentMixture
+from momentmix.covariance import covariance_type
 from momentmix.data.parameters import Parameters
 from momentmix.data.rounding import rounding_variances
 from momentmix.likelihood.rows import RowLikelihood
@@ -46,7 +47,7 @@ def test_sharp_densities_against_scipy(kind, rng):
         "spherical": np.array([S[0, 0] for S in matrices]),
     }[kind]
     X = far + np.sqrt(size) * rng.normal(size=(20, n))
-    found = RowLikelihood(X, None, kind, 1e-12).log_joint(
+    found = RowLikelihood(X, None, covariance_type(kind), 1e-12).log_joint(
         Parameters(np.array([0.3, 0.7]), means, covariances)
     )
     want = np.log(0.3) + multivariate_normal(far, matrix).logpdf(X)

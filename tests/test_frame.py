@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 import momentmix as mm
+from momentmix.covariance import Diagonal, Full, Tied, covariance_type
 from momentmix.data.frame import Frame
 from momentmix.data.parameters import Parameters
 from momentmix.data.sources import AtomData, TensorData
@@ -15,7 +16,7 @@ TYPES = ("full", "tied", "diag", "spherical")
 @pytest.mark.parametrize("kind", TYPES)
 def test_there_and_back(kind, rng):
     X = rng.normal(size=(500, 3)) @ rng.normal(size=(3, 3)) * [1, 100, 1e-3] + [5, -7, 1e3]
-    frame = Frame.of_samples(kind, X, None)
+    frame = Frame.of_samples(covariance_type(kind), X, None)
     Z = frame.apply(X)
     np.testing.assert_allclose(Z.mean(axis=0), 0, atol=1e-9)
     if kind in ("full", "tied"):
@@ -41,34 +42,34 @@ def test_there_and_back(kind, rng):
 @pytest.mark.parametrize("kind", TYPES)
 def test_features_that_do_not_vary(kind, rng):
     X = np.column_stack([rng.normal(size=50), np.full(50, 3.0), np.zeros(50)])
-    frame = Frame.of_samples(kind, X, None)
+    frame = Frame.of_samples(covariance_type(kind), X, None)
     assert np.all(np.isfinite(frame.apply(X)))
     assert np.isfinite(frame.log_volume)
-    constant = Frame.of_samples(kind, np.full((5, 2), 7.0), None)
+    constant = Frame.of_samples(covariance_type(kind), np.full((5, 2), 7.0), None)
     np.testing.assert_allclose(constant.apply(np.full((5, 2), 7.0)), 0)
 
 
 @pytest.mark.parametrize("kind", TYPES)
 def test_a_distribution_in_the_frame(kind, rng):
     Q = mm.Samples(rng.normal(size=(40, 2)) * [1, 5] + 3, noise_covariance=[[0.2, 0.1], [0.1, 0.3]])
-    frame = Frame.of_atoms(kind, Q.atoms)
+    frame = Frame.of_atoms(covariance_type(kind), Q.atoms)
     scaled = frame.apply_atoms(Q.atoms)
-    one = Frame.of_atoms("full", scaled)
+    one = Frame.of_atoms(Full, scaled)
     np.testing.assert_allclose(one.centre, 0, atol=1e-12)
 
 
 def test_orders_needed():
-    assert needed_order("full", 3, 1) == 10  # 4m - 2
-    assert needed_order("full", 2, 1) == 6
-    assert needed_order("full", 3, 2) >= 5
-    assert needed_order("diag", 20, 100) == 3
-    assert needed_order("full", 1, 5) == 3
-    assert not is_enough("tied", 3, 6, 3)  # 83 moments, yet the means are not determined
-    assert is_enough("tied", 3, 6, 4)
+    assert needed_order(Full, 3, 1) == 10  # 4m - 2
+    assert needed_order(Full, 2, 1) == 6
+    assert needed_order(Full, 3, 2) >= 5
+    assert needed_order(Diagonal, 20, 100) == 3
+    assert needed_order(Full, 1, 5) == 3
+    assert not is_enough(Tied, 3, 6, 3)  # 83 moments, yet the means are not determined
+    assert is_enough(Tied, 3, 6, 4)
     with pytest.raises(
         ValueError, match=r"order=3 is too low for 3 full components in 2 .*order=6"
     ):
-        check_order("full", 3, 2, 3)
+        check_order(Full, 3, 2, 3)
 
 
 def test_order_weights_of_normal_data(rng):

@@ -7,13 +7,14 @@ import pytest
 
 import momentmix as mm
 import oracles
-from momentmix.covariance import Coordinates
+from momentmix.covariance import Diagonal, Full, Spherical, Tied, Zero
 from momentmix.matching.objective import ImplicitObjective, PackedObjective
 from momentmix.matching.parametrisation import Parametrisation
 from momentmix.tensors.isserlis import atom_sums, hermite_factor
 from zoo import NAMES, cases
 
 TYPES = ("full", "tied", "diag", "spherical")
+KINDS = {kind.name: kind for kind in (Full, Tied, Diagonal, Spherical, Zero)}
 FORMS = list(itertools.product(TYPES, ("implicit", "post-processing"), (None, 0.01)))
 FORMS += [("full", "free", None), ("tied", "free", 0.01)]
 FORMS += [("zero", form, None) for form in ("implicit", "post-processing", "free")]
@@ -35,7 +36,9 @@ def example(kind, augmentation, floor, seed=0, m=3, n=3):
         "spherical": rng.uniform(0.1, 1, m),
         "zero": np.empty((m, 0)),
     }[kind]
-    parametrisation = Parametrisation(kind, m, n, augmentation=augmentation, order=4, floor=floor)
+    parametrisation = Parametrisation(
+        KINDS[kind], m, n, augmentation=augmentation, order=4, floor=floor
+    )
     parameters = rng.dirichlet(5 * np.ones(m)), rng.normal(size=(m, n)), covariances
     return parametrisation, parameters
 
@@ -154,7 +157,7 @@ def test_hermite_weighting_changes_the_cost_and_not_the_minimum():
 
 def test_factors_keep_covariances_above_the_floor(rng):
     for kind in TYPES:
-        coordinates = Coordinates(kind, 3, 4, 0.05)
+        coordinates = KINDS[kind].coordinates(3, 4, 0.05)
         array = coordinates.decode(rng.normal(size=coordinates.size))
         values = array if kind in ("diag", "spherical") else np.linalg.eigvalsh(array)
         assert values.min() >= 0.05 - 1e-12
@@ -163,7 +166,7 @@ def test_factors_keep_covariances_above_the_floor(rng):
 @pytest.mark.parametrize("kind", ["full", "tied", "diag", "spherical"])
 def test_curvature_of_factors(kind, rng):
     """The second derivative of ⟨G, Σ(x)⟩ by differences, which are exact for a quadratic."""
-    coordinates = Coordinates(kind, 2, 3, floor=0.01)
+    coordinates = KINDS[kind].coordinates(2, 3, floor=0.01)
     x = rng.normal(size=coordinates.size)
     shape = np.shape(coordinates.decode(x))
     G = rng.uniform(0.1, 1, size=shape)
@@ -177,5 +180,5 @@ def test_curvature_of_factors(kind, rng):
     u, v = rng.normal(size=(2, coordinates.size))
     want = (value(x + u + v) - value(x + u - v) - value(x - u + v) + value(x - u - v)) / 4
     np.testing.assert_allclose(u @ H @ v, want, rtol=1e-10)
-    assert Coordinates(kind, 2, 3).curvature(G) is None
+    assert KINDS[kind].coordinates(2, 3).curvature(G) is None
     assert np.all(coordinates.curvature(-G) == 0)

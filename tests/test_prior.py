@@ -14,7 +14,7 @@ from sklearn.mixture import GaussianMixture
 from sklearn.preprocessing import StandardScaler
 
 from momentmix import CollapseWarning, Mixture, MomentMixture
-from momentmix.covariance import LogNormalPrior, customary_strength, on_floor, raised_to_floor
+from momentmix.covariance import Diagonal, Full, Tied, covariance_type
 from momentmix.data.frame import Frame
 from momentmix.data.parameters import Parameters
 from momentmix.data.rounding import rounding_variances
@@ -51,7 +51,7 @@ def penalty(kind, array, strength, n=3):
 @pytest.mark.parametrize("kind", FREE)
 def test_the_penalty_is_that_of_matrix_logarithms(kind, rng):
     array = covariances(kind, rng)
-    prior = LogNormalPrior(kind, 3, 7.0)
+    prior = covariance_type(kind).prior(3, 7.0)
     np.testing.assert_allclose(prior.at(array).penalties.sum(), penalty(kind, array, 7.0))
     two = np.concatenate([array, 2 * covariances(kind, rng)])
     both = prior.at(two, groups=2).penalties.reshape(2, -1).sum(axis=1)
@@ -63,7 +63,7 @@ def test_a_step_starts_uphill_as_finite_differences_say(kind, rng):
     """The slope of the M-step's objective along the step, by the penalty of matrix logarithms."""
     counts, nu = np.array([5.0, 40.0, 12.0]), 9.0
     scatter, at = covariances(kind, rng), covariances(kind, rng)
-    target = LogNormalPrior(kind, 3, nu).at(at).step(counts, scatter)
+    target = covariance_type(kind).prior(3, nu).at(at).step(counts, scatter)
     C = matrices(kind, scatter)
 
     def objective(t):
@@ -76,8 +76,8 @@ def test_a_step_starts_uphill_as_finite_differences_say(kind, rng):
     slope = (objective(1e-5) - objective(-1e-5)) / 2e-5
     assert slope > 0
     # With L held, the surrogate has the same gradient at the place itself, whose slope is known.
-    held = LogNormalPrior(kind, 3, nu).at(at)
-    target = LogNormalPrior(kind, 3, nu, held.centre[0]).at(at).step(counts, scatter)
+    held = covariance_type(kind).prior(3, nu).at(at)
+    target = held.prior.about(held.centre[0]).at(at).step(counts, scatter)
     expected = 0.0
     for k, (S, T) in enumerate(zip(matrices(kind, at), matrices(kind, target), strict=True)):
         D = np.linalg.solve(S, T - S)
@@ -102,7 +102,8 @@ def test_the_end_of_em_is_stationary(kind):
     """No small change of a covariance raises the penalised likelihood, by finite differences."""
     X = IRIS[::3, :2]
     X = (X - X.mean(axis=0)) / X.std(axis=0)
-    likelihood = RowLikelihood(X, None, kind, 1e-9, prior=LogNormalPrior(kind, 2, 10.0))
+    own = covariance_type(kind)
+    likelihood = RowLikelihood(X, None, own, 1e-9, prior=own.prior(2, 10.0))
     R = np.eye(2)[(X[:, 0] > 0).astype(int)]
     fit = likelihood.fit(likelihood.from_responsibilities(R), tol=1e-14, max_iter=5000)
     weights, means, array = fit.parameters
@@ -158,10 +159,10 @@ def test_em_never_lowers_the_penalised_likelihood(X, kind, strength, m, seed, we
     rng = np.random.default_rng(seed)
     weights = rng.lognormal(0, 1, len(X)) if weighted else np.ones(len(X))
     weights /= weights.sum()
-    frame = Frame.of_samples(kind, X, weights)
-    prior = None if kind == "tied" or strength == 0 else LogNormalPrior(kind, X.shape[1], strength)
+    frame = Frame.of_samples(covariance_type(kind), X, weights)
+    prior = covariance_type(kind).prior(X.shape[1], strength)
     floor = frame.bound(1e-6, rounding_variances(X))
-    likelihood = RowLikelihood(frame.apply(X), weights, kind, floor, prior=prior)
+    likelihood = RowLikelihood(frame.apply(X), weights, covariance_type(kind), floor, prior=prior)
     start = likelihood.from_responsibilities(rng.dirichlet(np.ones(m), len(X)))
     start = likelihood.step(start).after
     log_posteriors = []
@@ -187,9 +188,9 @@ def test_the_objective_moves_with_the_data(seed, kind):
     R = rng.dirichlet(np.ones(m), len(X))
 
     def worth(X, R):
-        frame = Frame.of_samples(kind, X, None)
-        prior = None if kind == "tied" else LogNormalPrior(kind, n, 8.0)
-        likelihood = RowLikelihood(frame.apply(X), None, kind, 1e-9, prior=prior)
+        frame = Frame.of_samples(covariance_type(kind), X, None)
+        prior = covariance_type(kind).prior(n, 8.0)
+        likelihood = RowLikelihood(frame.apply(X), None, covariance_type(kind), 1e-9, prior=prior)
         start = likelihood.from_responsibilities(R)
         return likelihood.fit(start, tol=0.0, max_iter=6).log_posterior - frame.log_volume
 
@@ -225,31 +226,31 @@ def test_no_component_on_the_floor_without_a_warning(X, kind, prior):
 
 
 def test_the_floor_is_the_best_covariance_above_it(rng):
-    """log|S| + tr C S⁻¹ has its least value, of all S ⪰ F, where raised_to_floor puts it."""
+    """log|S| + tr C S⁻¹ has its least value, of all S ⪰ F, where ``raised`` puts it."""
     C = np.diag([4.0, 1e-4, 0.5])
     L = rng.normal(size=(3, 3)) * 0.3
     F = L @ L.T + 0.05 * np.eye(3)
-    S = raised_to_floor("full", C, F)
+    S = Full.raised(C, F)
     assert np.linalg.eigvalsh(S - F)[0] > -1e-12
-    assert on_floor("full", S, F)[0]
+    assert Full.on_floor(S, F)[0]
 
     def cost(S):
         return np.linalg.slogdet(S)[1] + np.trace(np.linalg.solve(S, C))
 
     for _ in range(50):
         D = rng.normal(size=(3, 3)) * 0.1
-        other = raised_to_floor("full", S + (D + D.T) / 2, F)
+        other = Full.raised(S + (D + D.T) / 2, F)
         assert cost(other) >= cost(S) - 1e-9
 
 
 def test_what_the_strength_counts():
     """Near equality the penalty is that of so many rows with the common covariance."""
     for kind, n in (("full", 4), ("diag", 4), ("spherical", 4)):
-        assert customary_strength(kind, 1) == 2
-        assert customary_strength(kind, n) == (11 if kind == "full" else 2)
+        assert covariance_type(kind).customary_strength(1) == 2
+        assert covariance_type(kind).customary_strength(n) == (11 if kind == "full" else 2)
     spread = 1e-3
     array = np.exp(np.array([[spread], [-spread]]))
-    penalties = LogNormalPrior("diag", 1, 10.0).at(array).penalties
+    penalties = Diagonal.prior(1, 10.0).at(array).penalties
     # 10/2 (tr ΛΣ⁻¹ - log ΛΣ⁻¹ - 1), twice the Kullback–Leibler divergence of normal densities
     np.testing.assert_allclose(penalties, 5 * (np.exp(-spread) + spread - 1), rtol=1e-3)
 
@@ -287,7 +288,7 @@ def test_a_component_is_no_narrower_than_rounding(rng):
 def test_one_huge_column_leaves_the_others_as_they_are():
     stamps = 1.7e18 + 1e9 * np.arange(len(IRIS))[:, None]  # nanoseconds
     for column in (stamps, np.full((len(IRIS), 1), 1e16)):
-        frame = Frame.of_samples("diag", np.hstack([IRIS, column]), None)
+        frame = Frame.of_samples(Diagonal, np.hstack([IRIS, column]), None)
         np.testing.assert_allclose(frame.scale[:4], IRIS.std(axis=0))
 
 
@@ -328,10 +329,10 @@ def test_cross_validation_chooses_a_strength_that_fits():
     labels = rng.integers(0, 2, 60)
     alike = rng.normal(size=(60, 4)) + 4 * labels[:, None]
     fit = MomentMixture(2, prior="cv", random_state=0).fit(alike)
-    assert fit.prior_strength_ >= customary_strength("full", 4)
+    assert fit.prior_strength_ >= Full.customary_strength(4)
     unlike = rng.normal(size=(60, 4)) * np.where(labels, 0.01, 10.0)[:, None]
     fit = MomentMixture(2, prior="cv", random_state=0).fit(unlike)
-    assert fit.prior_strength_ < customary_strength("full", 4)
+    assert fit.prior_strength_ < Full.customary_strength(4)
 
 
 def test_a_number_is_a_strength_and_bad_ones_are_refused():
@@ -348,22 +349,22 @@ def test_a_number_is_a_strength_and_bad_ones_are_refused():
 
 
 def test_orders_that_auto_takes():
-    assert customary_order("full", 3, 10) == 4
-    assert customary_order("full", 3, 20) == 4
-    assert customary_order("full", 5, 5) == 5
-    assert customary_order("diag", 20, 100) == 3
-    assert customary_order("tied", 2, 10) == 4
-    assert customary_order("diag", 3, 5) == 4
-    assert customary_order("diag", 3, 10) == 3
+    assert customary_order(Full, 3, 10) == 4
+    assert customary_order(Full, 3, 20) == 4
+    assert customary_order(Full, 5, 5) == 5
+    assert customary_order(Diagonal, 20, 100) == 3
+    assert customary_order(Tied, 2, 10) == 4
+    assert customary_order(Diagonal, 3, 5) == 4
+    assert customary_order(Diagonal, 3, 10) == 3
     for kind in ("full", "tied"):
         for n in (1, 2, 5, 10, 30):
-            assert customary_order(kind, 3, n) >= 4
+            assert customary_order(covariance_type(kind), 3, n) >= 4
 
 
 def test_parameters_as_one_vector_go_there_and_back():
     from momentmix.likelihood.em import _decoded, _encoded
 
-    likelihood = RowLikelihood(IRIS, None, "full", 1e-6)
+    likelihood = RowLikelihood(IRIS, None, Full, 1e-6)
     start = likelihood.from_responsibilities(np.eye(3)[load_iris().target])
     back = _decoded(likelihood, _encoded(start), start)
     assert isinstance(back, Parameters)

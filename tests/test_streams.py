@@ -8,6 +8,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.mixture import GaussianMixture
 
 from momentmix import Mixture, MomentMixture, MomentTensors, Samples
+from momentmix.covariance import Diagonal, Full
 from momentmix.matching.costs import tensors_pay
 
 TYPES = ("full", "tied", "diag", "spherical")
@@ -199,7 +200,7 @@ def test_optimal_weighting_says_where_it_does_not_serve():
 
 
 def test_cost_model():
-    assert tensors_pay(100, "full", 5, 10, 4)  # few moments: always
-    assert tensors_pay(10_000_000, "diag", 5, 30, 4)  # tall
-    assert not tensors_pay(1000, "diag", 5, 100, 4)  # wide
-    assert not tensors_pay(10**9, "diag", 5, 1000, 4)  # the tensor would not fit in memory
+    assert tensors_pay(100, Full, 5, 10, 4)  # few moments: always
+    assert tensors_pay(10_000_000, Diagonal, 5, 30, 4)  # tall
+    assert not tensors_pay(1000, Diagonal, 5, 100, 4)  # wide
+    assert not tensors_pay(10**9, Diagonal, 5, 1000, 4)  # the tensor would not fit in memory

@@ -208,8 +208,8 @@ def _thin(mixture: Mixture, rows: int | None, told: set[int]) -> list[str]:
     thin = np.flatnonzero(kind.too_few(counts, n))
     return [
         f"Component {j} rests on about {counts[j]:.0f} rows, few for a {kind.name} covariance of "
-        f"{n} column(s); its shape may be chance. Fewer components or a simpler covariance type avoid "
-        "this."
+        f"{n} column(s); its shape may be chance. Fewer components or a simpler covariance type "
+        "avoid this."
         for j in thin
         if j not in told
     ]

@@ -113,19 +113,15 @@ class Covariance(ABC):
 
     @abstractmethod
     def root(self) -> Array:
-        """Square roots R_i with R_i R_iᵀ = Σ_i, for ``colour``."""
-
-    @abstractmethod
-    def colour(self, root: Array, i: int, Z: Array) -> Array:
-        """R_i z for each row of Z: samples of N(0, Σ_i) from those of N(0, I)."""
+        """Factors R_i with R_i R_iᵀ = Σ_i, which colour samples of N(0, I)."""
 
     @abstractmethod
     def whitener(self) -> tuple[Array, Array]:
-        """Inverses of square roots, for ``whiten``, and -log det Σ_i / 2; an error if singular."""
+        """Factors that whiten, R_i⁻¹, and -log det Σ_i / 2; an error if Σ_i is singular."""
 
     @abstractmethod
-    def whiten(self, whitener: Array, i: int, Z: Array) -> Array:
-        """R_i⁻¹z for each row of Z."""
+    def apply(self, factors: Array, i: int, Z: Array) -> Array:
+        """The factor of atom i, of ``root`` or ``whitener``, times each row of Z."""
 
     @abstractmethod
     def half_log_determinants(self) -> Array:
@@ -174,7 +170,7 @@ class Covariance(ABC):
     @staticmethod
     @abstractmethod
     def features(X: Array) -> Array:
-        """These features of the rows of X, in which xᵀΣx is linear; (p, width), with the array API."""
+        """These features of rows, with the array API; xᵀΣx is linear in them; (p, width)."""
 
     @staticmethod
     @abstractmethod
@@ -279,7 +275,8 @@ class Covariance(ABC):
     @classmethod
     def taken(cls, array: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """The covariances of some of the components."""
-        return array[rows]
+        some: np.ndarray = array[rows]
+        return some
 
     @classmethod
     def replaced(cls, array: np.ndarray, rows: list[int], new: np.ndarray) -> np.ndarray:

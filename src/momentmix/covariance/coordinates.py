@@ -67,12 +67,12 @@ class VarianceCoordinates(Coordinates):
 
     def decode(self, x: np.ndarray) -> np.ndarray:
         x = x.reshape(self.shape)
-        return x.copy() if self.floor is None else self.floor + x * x
+        return np.array(x) if self.floor is None else self.floor + x * x
 
     def pullback(self, x: np.ndarray, G: np.ndarray) -> np.ndarray:
         lead = G.shape[: G.ndim - len(self.shape)]
         g = G if self.floor is None else 2 * x.reshape(self.shape) * G
-        return g.reshape(*lead, self.size)
+        return np.asarray(g.reshape(*lead, self.size))
 
     def curvature(self, G: np.ndarray) -> np.ndarray | None:
         return None if self.floor is None else np.diag(2 * np.maximum(G, 0).reshape(-1))

@@ -63,8 +63,8 @@ class Matrices(Covariance):
         values = xp.where(values > 0, values, xp.zeros_like(values))
         return vectors * xp.sqrt(values)[:, None, :]
 
-    def colour(self, root: Array, i: int, Z: Array) -> Array:
-        return Z @ root[0 if self.common else i, :, :].mT
+    def apply(self, factors: Array, i: int, Z: Array) -> Array:
+        return Z @ factors[0 if self.common else i, :, :].mT
 
     def whitener(self) -> tuple[Array, Array]:
         xp = namespace(self.array)
@@ -72,8 +72,6 @@ class Matrices(Covariance):
         refuse_degenerate(_definite(matrices))
         L = xp.linalg.cholesky(matrices)
         return xp.linalg.inv(L), -self.half_log_determinants()
-
-    whiten = colour
 
     def half_log_determinants(self) -> Array:
         xp = namespace(self.array)

@@ -56,13 +56,14 @@ class LogNormalPrior:
         s = _group_means(moved, groups) / (1 - share)
         size = np.sqrt(np.sum((s * s).reshape(len(s), -1), axis=1)) if s.ndim > 2 else np.abs(s)
         size = size.reshape(size.shape + (1,) * (s.ndim - size.ndim))
-        return s / np.maximum(size, 1.0)  # beyond 1 covariances might lose their sign
+        # Beyond 1 covariances might lose their sign.
+        return np.asarray(s / np.maximum(size, 1.0))
 
     def pooled(self, counts: np.ndarray, scatter: np.ndarray) -> np.ndarray:
         """Covariances to begin with, as if the prior's rows had the covariance of all rows."""
         rows = counts.reshape(-1, *[1] * (scatter.ndim - 1))
         common = np.tensordot(counts / counts.sum(), scatter, axes=1)
-        return (rows * scatter + self.strength * common) / (rows + self.strength)
+        return np.asarray((rows * scatter + self.strength * common) / (rows + self.strength))
 
     def about(self, centre: np.ndarray) -> LogNormalPrior:
         """The same with L held where it is."""
@@ -111,7 +112,7 @@ class PullOfVariances(Pull):
         rows = counts + rows
         result = (counts * scatter + pulled) / rows
         drift = self.prior.drift(result / self.variances - 1, rows, self.groups)
-        return result + self.strength / rows * drift * self.variances
+        return np.asarray(result + self.strength / rows * drift * self.variances)
 
 
 class PullOfMatrices(Pull):
@@ -151,4 +152,4 @@ class PullOfMatrices(Pull):
             moved = whitener @ (result - self.matrices) @ whitener
             drift = self.prior.drift(moved, rows, self.groups)
             result = result + nu / rows * (root @ drift @ root)
-        return (result + result.swapaxes(1, 2)) / 2
+        return np.asarray((result + result.swapaxes(1, 2)) / 2)

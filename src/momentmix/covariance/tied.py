@@ -11,7 +11,7 @@ from momentmix.support.array import Array
 
 
 class Tied(Matrices):
-    """One Σ for all atoms; array (n, n). It belongs to no component, and takes none to be gone."""
+    """One Σ for all atoms; array (n, n). It belongs to no component, and stays when one goes."""
 
     name = "tied"
     common = True
@@ -33,7 +33,7 @@ class Tied(Matrices):
 
     @staticmethod
     def fitted(shares: np.ndarray, means: np.ndarray, seconds: np.ndarray) -> np.ndarray:
-        return np.tensordot(shares, Full.fitted(shares, means, seconds), axes=1)
+        return np.asarray(np.tensordot(shares, Full.fitted(shares, means, seconds), axes=1))
 
     @staticmethod
     def optimism(counts: np.ndarray, n: int) -> np.ndarray:
@@ -46,7 +46,7 @@ class Tied(Matrices):
 
     @staticmethod
     def repeated(m: int, matrix: np.ndarray) -> np.ndarray:
-        return matrix.copy()
+        return np.array(matrix, order="C")
 
     @classmethod
     def taken(cls, array: np.ndarray, rows: np.ndarray) -> np.ndarray:

@@ -33,15 +33,13 @@ class Variances(Covariance):
     def root(self) -> Array:
         return namespace(self.array).sqrt(self.array)
 
-    def colour(self, root: Array, i: int, Z: Array) -> Array:
-        return Z * root[i, ...]
+    def apply(self, factors: Array, i: int, Z: Array) -> Array:
+        return Z * factors[i, ...]
 
     def whitener(self) -> tuple[Array, Array]:
         xp = namespace(self.array)
         refuse_degenerate(xp.all(xp.reshape(self.array > 0, (self.array.shape[0], -1)), axis=1))
         return 1 / xp.sqrt(self.array), -self.half_log_determinants()
-
-    whiten = colour
 
     def is_definite(self) -> bool:
         return bool(namespace(self.array).min(self.array) > 0)
@@ -97,7 +95,7 @@ class Variances(Covariance):
     @staticmethod
     def on_floor(array: np.ndarray, floor: Any) -> np.ndarray:
         low = np.asarray(array <= NEAR_FLOOR * np.asarray(floor))
-        return np.any(low.reshape(len(low), -1), axis=1)
+        return np.asarray(np.any(low.reshape(len(low), -1), axis=1))
 
     @staticmethod
     def smallest_variance(array: np.ndarray) -> float:

@@ -44,7 +44,7 @@ class Zero(Variances):
 
     variances = matrices = times = flat = features_vjp = _refused
     collect_flat = collect_variances = collect_matrices = _refused
-    root = colour = whitener = whiten = half_log_determinants = condition = _refused
+    root = whitener = apply = half_log_determinants = condition = _refused
 
     def is_definite(self) -> bool:
         return False

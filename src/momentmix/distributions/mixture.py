@@ -146,7 +146,7 @@ class Mixture(AtomDistribution):
         root = covariance.root()
         means = to_numpy(self.means)
         for j in np.unique(labels):
-            Z[labels == j] = means[j] + covariance.colour(root, int(j), Z[labels == j])
+            Z[labels == j] = means[j] + covariance.apply(root, int(j), Z[labels == j])
         xp = namespace(self.means)
         where = {"device": array_device(self.means)}
         return xp.asarray(Z, dtype=self.means.dtype, **where), xp.asarray(labels, **where)
@@ -170,7 +170,7 @@ class Mixture(AtomDistribution):
         def block(start: int) -> Array:
             rows = X[start : min(start + step, X.shape[0]), :]
             whitened = (
-                self._atoms.covariance.whiten(whitener, j, rows - self.means[j, :])
+                self._atoms.covariance.apply(whitener, j, rows - self.means[j, :])
                 for j in range(self.n_components)
             )
             with np.errstate(over="ignore"):  # a distance beyond float64 is a density of 0
