@@ -1,4 +1,4 @@
-"""What the folders promise: the direction of imports, the size of files, who names which library."""
+"""What the folders promise: the direction of imports, sizes of files, who names which library."""
 
 import ast
 import importlib.util
@@ -101,12 +101,9 @@ def violations(package=PACKAGE):
         if own == "__init__":
             continue
         for line, name in imports(path, package):
-            later = [
-                layer
-                for layer in layers_behind(name, package)
-                if LAYERS.index(layer) > LAYERS.index(own)
-            ]
-            found += [f"{where.as_posix()}:{line}: {own} imports {name}, of {layer}" for layer in later]
+            for layer in layers_behind(name, package):
+                if LAYERS.index(layer) > LAYERS.index(own):
+                    found.append(f"{where.as_posix()}:{line}: {own} imports {name}, of {layer}")
     return sorted(set(found))
 
 
@@ -150,7 +147,9 @@ def test_every_form_of_import_is_seen(tmp_path):
         line = text.count("\n", 0, text.index("import")) + 1
         line = 2 if text.startswith(("def", "if", "try")) else line
         (found,) = violations(package)
-        assert found.startswith(f"likelihood/_private.py:{line}: likelihood imports momentmix"), text
+        assert found.startswith(f"likelihood/_private.py:{line}: likelihood imports momentmix"), (
+            text
+        )
     right = [
         "import numpy, momentmix.support",
         "from momentmix import __version__, Array, support",
