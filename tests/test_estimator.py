@@ -455,9 +455,9 @@ def test_same_seed_same_fit():
     np.testing.assert_array_equal(one.means_, two.means_)
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-def test_real_data_beats_restarts(seed):
-    """By 45 to 217 nats for the seeds 0 to 3; twenty is beyond what rounding can turn."""
+@pytest.mark.parametrize(("seed", "nats"), [(0, 40), (1, 100)])
+def test_real_data_beats_restarts(seed, nats):
+    """By 45 and 131 nats; by none and 131 without repairs, by 41 and 93 with fewer starts."""
     X = StandardScaler().fit_transform(load_wine().data)
     best = max(
         GaussianMixture(3, n_init=10, init_params=init, random_state=seed, tol=1e-6, max_iter=500)
@@ -466,7 +466,7 @@ def test_real_data_beats_restarts(seed):
         for init in ("kmeans", "random_from_data")
     )
     fit = MomentMixture(3, random_state=seed, prior=None).fit(X)
-    assert len(X) * (fit.score(X) - best) > 20
+    assert len(X) * (fit.score(X) - best) > nats
 
 
 def test_the_prior_leaves_no_component_on_a_handful_of_samples():
