@@ -68,7 +68,7 @@ coverage: $(VENV)/test
 same-fits: $(VENV)/test
 	@test -n "$(BASE)" || { echo "make same-fits BASE=<commit>" >&2; exit 2; }
 	@set -e; there=$$(mktemp -d); \
-	trap 'git worktree remove --force "$$there/tree" 2>/dev/null; rm -rf "$$there"' EXIT; \
+	trap 'git worktree remove --force "$$there/tree" 2>/dev/null || true; rm -rf "$$there"' EXIT; \
 	git worktree add --quiet --detach "$$there/tree" "$(BASE)"; \
 	PYTHONPATH="$$there/tree/src" $(BIN)/python tools/same_fits.py record "$$there/before.npz"; \
 	PYTHONPATH="$(CURDIR)/src" $(BIN)/python tools/same_fits.py compare "$$there/before.npz"
