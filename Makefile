@@ -7,12 +7,14 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 #: How long make fuzz spends on each of its targets.
 SECONDS_EACH ?= 120
 
-.PHONY: help demo test test-oldest fuzz grid lint docs bench bench-default bench-fit bench-tensors bench-cp bench-peers experiments clean
+.PHONY: help demo test test-oldest coverage same-fits fuzz grid lint docs bench bench-default bench-fit bench-tensors bench-cp bench-peers experiments clean
 
 help:
 	@echo "make demo   run the main job and draw it into demo/"
 	@echo "make test   run the tests on NumPy, array-api-strict and PyTorch"
 	@echo "make test-oldest  the same with every dependency at its lower bound (Python 3.10 to 3.12)"
+	@echo "make coverage  make test, with what lines and branches it reaches, into coverage/"
+	@echo "make same-fits BASE=<commit>  do some sixty fits come out as they did there?"
 	@echo "make fuzz   damaged files and odd command lines, SECONDS_EACH=120 a target"
 	@echo "make grid   1,200 fits of odd data: order, units, weights, scores (about 20 minutes)"
 	@echo "make lint   ruff, ruff format, mypy"
@@ -56,6 +58,20 @@ demo: $(VENV)/plot
 
 test: $(VENV)/test
 	SCIPY_ARRAY_API=1 $(BIN)/python -m pytest -n auto -q
+
+# Commands and workers that the tests start are measured too.
+coverage: $(VENV)/test
+	$(BIN)/python -m coverage erase
+	SCIPY_ARRAY_API=1 $(BIN)/python -m pytest -n auto -q --cov --cov-report=term --cov-report=html
+
+# The fits of BASE are recorded with its own source, by this tree's list of fits.
+same-fits: $(VENV)/test
+	@test -n "$(BASE)" || { echo "make same-fits BASE=<commit>" >&2; exit 2; }
+	@set -e; there=$$(mktemp -d); \
+	trap 'git worktree remove --force "$$there/tree" 2>/dev/null || true; rm -rf "$$there"' EXIT; \
+	git worktree add --quiet --detach "$$there/tree" "$(BASE)"; \
+	PYTHONPATH="$$there/tree/src" $(BIN)/python tools/same_fits.py record "$$there/before.npz"; \
+	PYTHONPATH="$(CURDIR)/src" $(BIN)/python tools/same_fits.py compare "$$there/before.npz"
 
 fuzz: $(VENV)/test
 	MOMENTMIX_FUZZ_SECONDS=$(SECONDS_EACH) SCIPY_ARRAY_API=1 $(BIN)/python -m pytest -q tests/test_fuzz_files.py tests/test_fuzz_command.py
@@ -124,4 +140,4 @@ experiments: $(VENV)/bench $(VENV)/plot
 	$(BIN)/python experiments/run.py
 
 clean:
-	rm -rf $(VENV) .venv-peers .venv-oldest demo docs/_build docs/gallery docs/reference docs/sg_execution_times.rst .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-peers .venv-oldest demo coverage .coverage docs/_build docs/gallery docs/reference docs/sg_execution_times.rst .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -8,7 +8,7 @@ from sklearn.mixture import GaussianMixture
 
 from momentmix.covariance import Full, Spherical, covariance_type
 from momentmix.data.parameters import Parameters
-from momentmix.likelihood import rows
+from momentmix.likelihood import rows, search
 from momentmix.likelihood.density import softmax
 from momentmix.likelihood.moves import drop_losses, merge_losses, relocations, split_and_merge
 from momentmix.likelihood.rows import RowLikelihood
@@ -177,16 +177,49 @@ def test_split_and_merge_repairs_a_planted_defect(kind, rng):
     assert repaired.log_likelihood > best.log_likelihood - 1e-4
 
 
-def test_relocation_finds_a_small_tight_cluster(rng):
+def without_the_small_cluster(rng):
+    """Three clusters and a small tight one; a fit that cuts a large one in place of the latter."""
     X, _ = three_clusters(rng)
     X = np.concatenate([X, [0.5, 0.5] + 0.01 * rng.normal(size=(12, 2))])
     likelihood = RowLikelihood(X, None, Full, 1e-6)
-    labels = np.repeat([0, 1, 2, 3, 0], [200, 200, 100, 100, 12])  # one cut, the small one lost
-    start = likelihood.from_responsibilities((labels[:, None] == np.arange(4)).astype(float))
-    stuck = likelihood.fit(start, tol=1e-6, max_iter=200)
-    moved = likelihood.look_at(relocations(likelihood, stuck.parameters, rng, 100), 30)
-    assert len(moved) == 100
-    assert max(trial.log_posterior for trial in moved) > stuck.log_posterior + 0.05
+
+    def fitted(labels):
+        start = likelihood.from_responsibilities((labels[:, None] == np.arange(4)).astype(float))
+        return likelihood.fit(start, tol=1e-10, max_iter=2000)
+
+    stuck = fitted(np.repeat([0, 1, 2, 3, 0], [200, 200, 100, 100, 12]))
+    best = fitted(np.repeat([0, 1, 2, 3], [200, 200, 200, 12]))
+    assert best.log_posterior > stuck.log_posterior + 0.08
+    return likelihood, stuck, best
+
+
+@pytest.mark.parametrize("seed", [0, 1, 7])
+def test_relocation_finds_a_small_tight_cluster(seed):
+    rng = np.random.default_rng(seed)
+    likelihood, stuck, best = without_the_small_cluster(rng)
+    starts = relocations(likelihood, stuck.parameters, rng, 100)
+    assert len(starts) == 100
+    for start in starts:  # one of the four is elsewhere, on rows of its own
+        apart = np.linalg.norm(start.means[:, None] - stuck.parameters.means, axis=2).min(axis=1)
+        assert apart.max() > 1e-3
+        np.testing.assert_allclose(start.weights.sum(), 1)
+    # Steps from where the fit was lead nowhere; from one of these, to the best there is.
+    (stayed,) = likelihood.look_at([stuck.parameters], 30)
+    assert stayed.log_posterior < stuck.log_posterior + 1e-6
+    moved = max(likelihood.look_at(starts, 30), key=lambda trial: trial.log_posterior)
+    np.testing.assert_allclose(moved.log_posterior, best.log_posterior, atol=1e-3)
+    i = np.argmin(moved.parameters.weights)
+    np.testing.assert_allclose(moved.parameters.weights[i], 12 / 612, rtol=0.01)
+    np.testing.assert_allclose(moved.parameters.means[i], [0.5, 0.5], atol=0.02)
+
+
+def test_a_rugged_search_relocates_the_best(rng, monkeypatch):
+    """Without a prior the last starts are those of relocations: here the only ones that gain."""
+    likelihood, stuck, best = without_the_small_cluster(rng)
+    monkeypatch.setattr(search, "plain_starts", lambda *_: iter(lambda: stuck.parameters, None))
+    looking = search.LikelihoodSearch(likelihood, rng, 1e-6, 500, lambda *_: None)
+    looking.run(looking.promising(4), repair=False)
+    np.testing.assert_allclose(looking.best.log_posterior, best.log_posterior, atol=1e-3)
 
 
 @pytest.mark.parametrize("kind", TYPES)

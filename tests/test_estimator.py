@@ -152,9 +152,10 @@ def test_same_attributes_as_gaussian_mixture(kind):
     public = [a for a in vars(theirs) if a.endswith("_") and not a.startswith("_")]
     for name in public:
         assert hasattr(ours, name), name
-        assert np.shape(getattr(ours, name)) == np.shape(getattr(theirs, name)) or name in (
-            "lower_bounds_",
-        )
+        if name != "lower_bounds_":  # where each start has led to, not each step
+            assert np.shape(getattr(ours, name)) == np.shape(getattr(theirs, name)), name
+    assert np.min(np.abs(np.subtract(ours.lower_bounds_, ours.lower_bound_))) < 1e-3
+    np.testing.assert_allclose(ours.lower_bound_, ours.score(IRIS), rtol=1e-9)
     methods = [m for m in dir(theirs) if not m.startswith("_") and callable(getattr(theirs, m))]
     assert [m for m in methods if not hasattr(ours, m)] == []
     theirs.weights_, theirs.means_ = ours.weights_, ours.means_
@@ -253,13 +254,14 @@ def test_warm_start_goes_on_from_the_last_fit():
 def test_given_starts():
     truth = separated("full", 2, 0)
     X = truth.sample(500, 0)[0]
-    fit = MomentMixture(
-        3,
-        weights_init=truth.weights,
-        means_init=truth.means,
-        covariances_init=truth.covariances,
-    ).fit(X)
-    assert matched(truth.means, fit.means_).tolist() == [0, 1, 2]
+    for order in ([0, 1, 2], [2, 0, 1]):  # kept, not sorted by weight
+        fit = MomentMixture(
+            3,
+            weights_init=truth.weights[order],
+            means_init=truth.means[order],
+            covariances_init=truth.covariances[order],
+        ).fit(X)
+        assert matched(truth.means[order], fit.means_).tolist() == [0, 1, 2]
     with pytest.raises(ValueError, match="means_init must have shape"):
         MomentMixture(3, means_init=[[0.0]]).fit(X)
     with pytest.raises(ValueError, match="without rows, weights_init or covariances_init"):
@@ -374,7 +376,9 @@ def test_one_component_is_mean_and_covariance(kind):
     theirs = GaussianMixture(1, covariance_type=kind, reg_covar=0).fit(IRIS)
     np.testing.assert_allclose(fit.means_, theirs.means_, rtol=1e-10)
     np.testing.assert_allclose(fit.covariances_, theirs.covariances_, rtol=1e-8, atol=1e-12)
-    assert fit.converged_
+    np.testing.assert_allclose(fit.lower_bound_, theirs.score(IRIS), rtol=1e-10)
+    assert fit.weights_.tolist() == [1.0]
+    assert len(fit.collapsed_) == 0
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -452,16 +456,18 @@ def test_same_seed_same_fit():
     np.testing.assert_array_equal(one.means_, two.means_)
 
 
-def test_real_data_beats_restarts():
+@pytest.mark.parametrize(("seed", "nats"), [(0, 40), (1, 100)])
+def test_real_data_beats_restarts(seed, nats):
+    """By 45 and 131 nats; by none and 131 without repairs, by 41 and 93 with fewer starts."""
     X = StandardScaler().fit_transform(load_wine().data)
     best = max(
-        GaussianMixture(3, n_init=10, init_params=init, random_state=0, tol=1e-6, max_iter=500)
+        GaussianMixture(3, n_init=10, init_params=init, random_state=seed, tol=1e-6, max_iter=500)
         .fit(X)
         .score(X)
         for init in ("kmeans", "random_from_data")
     )
-    fit = MomentMixture(3, random_state=0, prior=None).fit(X)
-    assert fit.score(X) * len(X) > best * len(X) - 1
+    fit = MomentMixture(3, random_state=seed, prior=None).fit(X)
+    assert len(X) * (fit.score(X) - best) > nats
 
 
 def test_the_prior_leaves_no_component_on_a_handful_of_samples():

@@ -113,9 +113,13 @@ def test_names_of_parts_do_not_clash(report):
     assert not re.findall(r'(?:src|href)="(?!#|data:)', text)
 
 
-def test_the_same_fit_is_the_same_page():
-    one = whole_summary()
-    assert page(one) == page(one)
+def test_the_same_fit_is_the_same_page(report):
+    """Fitted, summed up and drawn anew, it has the bytes of the report that was written before."""
+    text = report.read_text(encoding="utf-8")
+    assert page(whole_summary(), "some/model.json") == text
+    other = whole_summary()
+    other.seconds += 1
+    assert page(other, "some/model.json") != text
 
 
 def test_of_moments_one_column_and_many(browser, tmp_path):

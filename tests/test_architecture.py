@@ -1,0 +1,224 @@
+"""What the folders promise: the direction of imports, sizes of files, who names which library."""
+
+import ast
+import importlib.util
+import re
+from pathlib import Path
+
+import momentmix
+
+PACKAGE = Path(momentmix.__file__).parent
+DESIGN = Path(__file__).parents[1] / "docs" / "design.md"
+
+#: Folders and modules at the root of the package, the lowest first. Each imports from its own
+#: layer and from those before it; ``__init__``, which shows the public names, from any.
+LAYERS = (
+    "support",
+    "covariance",
+    "files",
+    "cluster",
+    "moments",
+    "tensors",
+    "distributions",
+    "datasets",
+    "solvers",
+    "data",
+    "matching",
+    "likelihood",
+    "decomposition",
+    "fitting",
+    "estimators",
+    "selection",
+    "summary",
+    "plotting",
+    "report",
+    "_moments_demo",
+    "demo",
+    "cli",
+)
+ARRAY_LIBRARIES = {"array_api_compat", "array_api_strict", "cupy", "jax", "torch"}
+#: Lines of the longest file; and uses of a type that says nothing, in the whole package.
+MOST_LINES, MOST_ANY = 400, 60
+
+
+def parts_of(package):
+    """Folders with Python files and modules at the root of the package, ``__init__`` aside."""
+    modules = {path.stem for path in package.glob("*.py")} - {"__init__"}
+    return modules | {path.relative_to(package).parts[0] for path in package.glob("*/**/*.py")}
+
+
+def imports(path, package=PACKAGE):
+    """(line, absolute name) of all that a file imports, wherever in it the import stands.
+
+    ``from a import b`` is ``a.b``, whether b is a module or a name in one.
+    """
+    inside = [package.name, *path.relative_to(package).parts[:-1]]
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            module = "." * node.level + (node.module or "")
+            module = importlib.util.resolve_name(module, ".".join(inside))
+            yield from ((node.lineno, f"{module}.{alias.name}") for alias in node.names)
+
+
+def origins(package=PACKAGE):
+    """The layer from which each public name of ``__init__`` comes."""
+    result = {}
+    for node in ast.parse((package / "__init__.py").read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.ImportFrom):
+            module = importlib.util.resolve_name(
+                "." * node.level + (node.module or ""), package.name
+            )
+            for alias in node.names:
+                layer = (module.split(".")[1:] or [alias.name])[0]
+                result[alias.asname or alias.name] = layer
+    return result
+
+
+def layers_behind(name, package=PACKAGE):
+    """The layers that an import of the absolute name needs; none where it is not ours."""
+    root, _, rest = name.partition(".")
+    if root != package.name:
+        return set()
+    first = rest.partition(".")[0]
+    if first in parts_of(package):
+        return {first}
+    public = origins(package)
+    if first in public:
+        return {public[first]}
+    if first.startswith("__"):  # __version__ and the like stand in __init__ itself
+        return set()
+    return set(public.values())  # the package as a whole
+
+
+def violations(package=PACKAGE):
+    """``file:line: what is wrong`` for every import from a layer that comes later."""
+    found = []
+    for path in sorted(package.rglob("*.py")):
+        where = path.relative_to(package)
+        own = where.parts[0].removesuffix(".py")
+        if own == "__init__":
+            continue
+        for line, name in imports(path, package):
+            for layer in layers_behind(name, package):
+                if LAYERS.index(layer) > LAYERS.index(own):
+                    found.append(f"{where.as_posix()}:{line}: {own} imports {name}, of {layer}")
+    return sorted(set(found))
+
+
+def test_every_part_has_a_layer():
+    assert len(LAYERS) == len(set(LAYERS))
+    assert parts_of(PACKAGE) == set(LAYERS)
+
+
+def test_imports_go_from_later_layers_to_earlier_ones():
+    wrong = violations()
+    assert not wrong, "\n" + "\n".join(wrong)
+
+
+def test_every_form_of_import_is_seen(tmp_path):
+    """The test above would see each of these; none of the permitted ones is reported."""
+    package = tmp_path / "momentmix"
+    for layer in LAYERS:
+        (package / layer).mkdir(parents=True)
+        (package / layer / "__init__.py").write_text("")
+    (package / "__init__.py").write_text(
+        "from momentmix.estimators.base import Fit\n"
+        "from .support.array import Array\n"
+        "__version__ = '1'\n"
+    )
+    wrong = [
+        "import momentmix.estimators.base",
+        "import momentmix.data as d, momentmix.estimators as e",
+        "import momentmix",
+        "from momentmix.estimators.base import Fit",
+        "from momentmix import estimators",
+        "from momentmix import Fit",
+        "from momentmix import *",
+        "from ..estimators.base import Fit",
+        "from .. import estimators",
+        "def f():\n    from momentmix.estimators import base",
+        "if TYPE_CHECKING:\n    from momentmix.estimators import base",
+        "try:\n    import momentmix.cli\nexcept ImportError:\n    pass",
+    ]
+    for text in wrong:
+        (package / "likelihood" / "_private.py").write_text(text + "\n")
+        line = text.count("\n", 0, text.index("import")) + 1
+        line = 2 if text.startswith(("def", "if", "try")) else line
+        (found,) = violations(package)
+        assert found.startswith(f"likelihood/_private.py:{line}: likelihood imports momentmix"), (
+            text
+        )
+    right = [
+        "import numpy, momentmix.support",
+        "from momentmix import __version__, Array, support",
+        "from momentmix.likelihood.em import Likelihood",
+        "from . import em",
+        "from .em import estimators",
+        "from ..data.frame import Frame",
+        "import momentmixture.cli",
+        "from estimators import cli",
+    ]
+    (package / "likelihood" / "_private.py").write_text("\n".join(right) + "\n")
+    assert violations(package) == []
+
+
+def test_no_file_is_long():
+    long = {}
+    for path in PACKAGE.rglob("*.py"):
+        lines = len(path.read_text(encoding="utf-8").splitlines())
+        if lines > MOST_LINES:
+            long[path.relative_to(PACKAGE).as_posix()] = lines
+    assert long == {}
+
+
+def test_few_types_say_nothing():
+    uses = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        count = sum(isinstance(node, ast.Name) and node.id == "Any" for node in ast.walk(tree))
+        if count:
+            uses[path.relative_to(PACKAGE).as_posix()] = count
+    assert sum(uses.values()) < MOST_ANY, uses
+
+
+def named_outside(libraries, home):
+    """Imports of the libraries in files that do not lie at home, a file or folder."""
+    return [
+        f"{path.relative_to(PACKAGE).as_posix()}:{line}: {name}"
+        for path in sorted(PACKAGE.rglob("*.py"))
+        if not path.is_relative_to(PACKAGE / home)
+        for line, name in imports(path)
+        if name.partition(".")[0] in libraries
+    ]
+
+
+def test_only_one_file_names_array_libraries():
+    assert (PACKAGE / "support/array.py").is_file()
+    assert named_outside(ARRAY_LIBRARIES, "support/array.py") == []
+    assert named_outside(ARRAY_LIBRARIES, "nowhere") != []  # or nothing is looked at
+
+
+def test_only_one_folder_names_dask():
+    assert named_outside({"dask", "distributed"}, "cluster") == []
+    assert named_outside({"dask", "distributed"}, "nowhere") != []
+
+
+def tree_of_the_design():
+    """Folders and modules of the package that the tree in docs/design.md shows, in its order."""
+    page = DESIGN.read_text(encoding="utf-8")
+    tree = page[page.index("\nsrc/momentmix/\n") : page.index("\ntests/")]
+    names = []
+    for line in tree.splitlines()[2:]:
+        # Names follow two spaces and end where two more do.
+        if column := re.match(r"  (\S+(?: \S+)*)", line):
+            names += re.split(r",\s*", column[1].rstrip(","))
+    return names
+
+
+def test_the_design_shows_every_part_in_its_layer():
+    """Whole names, folders with a slash, modules with .py: all that is there and nothing else."""
+    assert tree_of_the_design() == [
+        f"{name}/" if (PACKAGE / name).is_dir() else f"{name}.py" for name in LAYERS
+    ]
