@@ -13,7 +13,7 @@ class CollapseWarning(UserWarning):
     """A component of a fit rests on next to nothing: a few rows, or one value that rows share."""
 
 
-_HERE = str(Path(__file__).parent)
+_HERE = str(Path(__file__).parents[1])
 
 
 def warn_user(message: str, category: type[Warning] = ConvergenceWarning) -> None:
