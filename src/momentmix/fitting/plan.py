@@ -247,7 +247,7 @@ def customary_order(kind: Kind, m: int, n: int) -> int:
     """
     least = needed_order(kind, m, n)
     wanted = least if kind.diagonal else max(least, 4)
-    if not kind.common:  # whose means alone must follow from the higher orders
+    if not kind.common:  # where the means alone must follow from the higher orders
         most = max(wanted, AMPLE_ORDER)
         while wanted < most and not is_enough(kind, m, n, wanted, AMPLE):
             wanted += 1
