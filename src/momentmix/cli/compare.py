@@ -9,15 +9,15 @@ import numpy as np
 import typer
 
 from momentmix.cli.console import Debug, Json, note, plain_errors, show_json, show_table, working
-from momentmix.cli.reading import Columns, distribution, is_table, split
+from momentmix.cli.reading import Columns, column_names, is_table, read_distribution
 from momentmix.summary import Match, moment_match
 
-_Thing = Annotated[Path, typer.Argument(help="a model (.json), moments (.npz) or a table")]
+_Operand = Annotated[Path, typer.Argument(help="a model (.json), moments (.npz) or a table")]
 
 
 def compare(
-    a: _Thing,
-    b: _Thing,
+    a: _Operand,
+    b: _Operand,
     order: Annotated[int | None, typer.Option(help="compare orders up to this; 4 if cheap")] = None,
     columns: Columns = None,
     as_json: Json = False,
@@ -34,7 +34,7 @@ def compare(
     with plain_errors(debug):
         if order is not None and order < 1:
             raise ValueError(f"--order must be at least 1, got {order}")
-        P, Q = _loaded(a, b, split(columns))
+        P, Q = _read_both(a, b, column_names(columns))
         with working("comparing moments"):
             matches = moment_match(P, Q, order)
         if as_json:
@@ -47,11 +47,11 @@ def compare(
             note("a ratio far above 1 is more than sampling explains.")
 
 
-def _loaded(a: Path, b: Path, columns: list[str] | None) -> tuple[Any, Any]:
+def _read_both(a: Path, b: Path, columns: list[str] | None) -> tuple[Any, Any]:
     """Both, the same columns of them. A model or moments come first: they have no others."""
     first, second = sorted((a, b), key=is_table)
-    one, names = distribution(first, columns)
-    other, theirs = distribution(second, columns, names)
+    one, names = read_distribution(first, columns)
+    other, theirs = read_distribution(second, columns, names)
     if names is not None and theirs is not None and list(names) != list(theirs):
         raise ValueError(
             f"{first} has the columns {', '.join(names)}, but {second} has {', '.join(theirs)}"

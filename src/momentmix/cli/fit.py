@@ -24,8 +24,8 @@ from momentmix.cli.console import (
     show_table,
     working,
 )
-from momentmix.cli.reading import Columns, Rows, read_rows, split
-from momentmix.cli.show import described, show_mixture
+from momentmix.cli.reading import Columns, Rows, column_names, read_rows
+from momentmix.cli.show import mixture_document, show_mixture
 from momentmix.cli.writing import check_output
 from momentmix.covariance import COVARIANCE_TYPES
 from momentmix.distributions.moment_tensors import MomentTensors
@@ -79,20 +79,20 @@ def fit(
             "covariance_type": covariance,
             "order": "auto" if order is None else order,
             "random_state": seed,
-            "prior": _prior(prior),
+            "prior": _prior_setting(prior),
         }
-        number = _number(components)
+        number = _component_count(components)
         check_settings(MomentMixture(1 if number is None else number, **settings))
         if files[0].suffix.lower() == ".npz":
             if len(files) > 1 or columns is not None:
                 raise ValueError("give one file of moments alone; its columns are chosen already")
             if compare_em:
                 raise ValueError("--compare-em needs the rows; moments are not enough for EM")
-            found, summary = of_moments(files[0], number, settings)
+            found, summary = fit_moments(files[0], number, settings)
         else:
             gap = "fill it, or use momentmix moments --missing pairwise and fit those"
-            rows = read_rows(files, split(columns), gap=gap)
-            found, summary = of_rows(rows, number, settings)
+            rows = read_rows(files, column_names(columns), gap=gap)
+            found, summary = fit_rows(rows, number, settings)
             if compare_em:
                 with working("fitting scikit-learn's EM from ten starts"):
                     summary.add_scikit_learn(seed)
@@ -106,7 +106,7 @@ def fit(
         with working("comparing moments"):
             summary.remarks  # noqa: B018  (computed once, here)
         if as_json:
-            show_json(facts(summary) | {"converged": found.converged_})
+            show_json(summary_document(summary) | {"converged": found.converged_})
         else:
             show_summary(summary)
             for what, path in (("model", output), ("report", report)):
@@ -116,13 +116,13 @@ def fit(
             raise KeyboardInterrupt  # after the best so far has been kept
 
 
-def of_rows(
+def fit_rows(
     rows: Rows, number: int | None, settings: dict[str, Any]
 ) -> tuple[MomentMixture, FitSummary]:
     """A fit with a given number of components, or as many as the BIC asks for."""
     choices: list[Choice] = []
     begin = time.perf_counter()
-    with _noted() as notes:
+    with _warnings_as_notes() as notes:
         if number is None:
             best, choices = choose_components(rows.X, callback=_tell_choice, **settings)
             found = best.fit
@@ -142,14 +142,14 @@ def of_rows(
     return found, summary
 
 
-def of_moments(
+def fit_moments(
     path: Path, number: int | None, settings: dict[str, Any]
 ) -> tuple[MomentMixture, FitSummary]:
     if number is None:
         raise ValueError("-k auto needs rows: the BIC is not known from moments; give a number")
     moments = MomentTensors.load(path)
     begin = time.perf_counter()
-    with _noted() as notes:
+    with _warnings_as_notes() as notes:
         found = MomentMixture(number, verbose=int(err.is_terminal), **settings)
         found.fit_moments(moments)
     seconds = time.perf_counter() - begin
@@ -189,7 +189,7 @@ def show_summary(summary: FitSummary) -> None:
         note(remark)
 
 
-def facts(summary: FitSummary) -> dict[str, Any]:
+def summary_document(summary: FitSummary) -> dict[str, Any]:
     """For ``--json``."""
     value = summary.log_likelihood
     return {
@@ -199,7 +199,7 @@ def facts(summary: FitSummary) -> dict[str, Any]:
         "log_likelihood": value,
         "aic": None if value is None or summary.collapsed else summary.aic(value),
         "bic": None if value is None or summary.collapsed else summary.bic(value),
-        "mixture": described(summary.mixture),
+        "mixture": mixture_document(summary.mixture),
         "moments": [match._asdict() for match in summary.matches],
         "choices": [
             {
@@ -216,7 +216,7 @@ def facts(summary: FitSummary) -> dict[str, Any]:
 
 
 @contextmanager
-def _noted() -> Iterator[list[str]]:
+def _warnings_as_notes() -> Iterator[list[str]]:
     """Warnings of a fit as sentences, each once; known when the block has ended."""
     notes: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
@@ -234,7 +234,7 @@ def _tell_choice(choice: Choice) -> None:
         say(f"{counted(choice.n_components, 'component')}: BIC {choice.bic:,.1f}", err)
 
 
-def _prior(text: str) -> str | float | None:
+def _prior_setting(text: str) -> str | float | None:
     if text in ("auto", "cv", "none"):
         return None if text == "none" else text
     try:
@@ -243,7 +243,7 @@ def _prior(text: str) -> str | float | None:
         raise ValueError(f"--prior is auto, cv, none or a number of rows, got {text!r}") from None
 
 
-def _number(components: str) -> int | None:
+def _component_count(components: str) -> int | None:
     if components == "auto":
         return None
     try:

@@ -36,7 +36,7 @@ class Rows(NamedTuple):
     source: str
 
 
-def split(columns: str | None) -> list[str] | None:
+def column_names(columns: str | None) -> list[str] | None:
     """Names with commas between them; a name with a comma in it stands in quotes."""
     if columns is None:
         return None
@@ -48,7 +48,7 @@ def split(columns: str | None) -> list[str] | None:
 
 
 @contextmanager
-def opened(
+def open_tables(
     files: Sequence[Path],
     columns: Sequence[str] | None = None,
     preferred: Sequence[str] | None = None,
@@ -99,7 +99,7 @@ def read_rows(
     gap: str = "fill it or leave the row out",
 ) -> Rows:
     """All rows of some tables, in memory; ``gap`` is what to do about a missing number."""
-    with opened(files, columns, preferred) as tables, reading_bar() as bar:
+    with open_tables(files, columns, preferred) as tables, reading_bar() as bar:
         task = bar.add_task("reading", total=sum(table.size for table in tables), rows=0)
         done, rows, pieces = 0, 0, []
         for table in tables:
@@ -131,7 +131,7 @@ def is_table(path: Path) -> bool:
     return path.suffix.lower() not in (".json", ".npz")
 
 
-def distribution(
+def read_distribution(
     path: Path, columns: Sequence[str] | None = None, preferred: Sequence[str] | None = None
 ) -> tuple[Any, Sequence[str] | None]:
     """A model (.json), moments (.npz) or the samples of a table, and the names of the columns."""

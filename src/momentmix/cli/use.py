@@ -9,7 +9,7 @@ import numpy as np
 import typer
 
 from momentmix.cli.console import Debug, Json, aside, plain_errors, show_json, show_table, working
-from momentmix.cli.reading import Columns, Files, ModelFile, rows_for, split
+from momentmix.cli.reading import Columns, Files, ModelFile, column_names, rows_for
 from momentmix.cli.writing import check_output, write_table
 from momentmix.distributions.mixture import Mixture
 from momentmix.estimators.base import posterior
@@ -41,7 +41,7 @@ def predict(
     with plain_errors(debug):
         check_output(output)
         mixture = Mixture.load(model)
-        rows = rows_for(mixture, files, split(columns))
+        rows = rows_for(mixture, files, column_names(columns))
         with working("predicting"):
             R = posterior(mixture, rows.X)
         labels = R.argmax(axis=1)
@@ -75,7 +75,7 @@ def score(
     with plain_errors(debug):
         check_output(output)
         mixture = Mixture.load(model)
-        rows = rows_for(mixture, files, split(columns))
+        rows = rows_for(mixture, files, column_names(columns))
         with working("scoring"):
             log_density = np.asarray(mixture.log_prob(rows.X))
         if output is not None:

@@ -19,7 +19,7 @@ from momentmix.files.writing import written_whole
 from momentmix.plotting import COLOURS, telling_features
 from momentmix.report.pictures import pictures
 from momentmix.selection import best_choice
-from momentmix.summary import FitSummary, Match, Rival, components, counted, names_of, number
+from momentmix.summary import FitSummary, Match, Rival, components, counted, names_of, readable
 
 #: Columns of the data that the table of components shows.
 MOST_COLUMNS = 20
@@ -77,8 +77,8 @@ def _cards(report: FitSummary) -> str:
         cards.insert(0, ("rows", f"{report.rows:,}"))
     cards.append(("covariances", mixture.covariance_type))
     if report.log_likelihood is not None:
-        cards.append(("log-likelihood", _nats(report.log_likelihood)))
-        bic = "—" if len(report.collapsed) else _nats(report.bic(report.log_likelihood))
+        cards.append(("log-likelihood", _one_decimal(report.log_likelihood)))
+        bic = "—" if len(report.collapsed) else _one_decimal(report.bic(report.log_likelihood))
         cards.append(("BIC", bic))
     if report.seconds is not None:
         cards.append(("seconds", f"{report.seconds:.2g}"))
@@ -120,7 +120,7 @@ def _components(report: FitSummary) -> str:
             cells.append((part.weight, f"{part.weight * report.rows:,.0f}"))
         for i in shown:
             mean, deviation = part.mean[i], part.deviation[i]
-            cells.append((mean, f"{number(mean)} <small>± {number(deviation, 2)}</small>"))
+            cells.append((mean, f"{readable(mean)} <small>± {readable(deviation, 2)}</small>"))
         body.append(cells)
     return (
         "<h2>Components</h2>\n<p>Mean ± standard deviation of each column in each component, the "
@@ -136,12 +136,12 @@ def _moments(matches: list[Match]) -> str:
     heads += ["expected from sampling", "ratio"] if known else []
     body = []
     for match in matches:
-        cells = [(match.order, f"{match.order}"), (match.distance, _length(match.distance))]
-        relative = f"{number(100 * match.relative, 2)} %" if match.relative > 1e-9 else "—"
+        cells = [(match.order, f"{match.order}"), (match.distance, _distance_text(match.distance))]
+        relative = f"{readable(100 * match.relative, 2)} %" if match.relative > 1e-9 else "—"
         cells.append((np.nan_to_num(match.relative), relative))
         if known:
-            cells.append((match.noise, number(match.noise, 3)))
-            shown = _length(match.ratio) if np.isfinite(match.ratio) else "—"
+            cells.append((match.noise, readable(match.noise, 3)))
+            shown = _distance_text(match.ratio) if np.isfinite(match.ratio) else "—"
             cells.append((np.nan_to_num(match.ratio), shown))
         body.append(cells)
     words = (
@@ -157,8 +157,8 @@ def _moments(matches: list[Match]) -> str:
     )
 
 
-def _length(value: float) -> str:
-    return number(value, 3) if value > 1e-9 else "0"  # the rest is rounding
+def _distance_text(value: float) -> str:
+    return readable(value, 3) if value > 1e-9 else "0"  # the rest is rounding
 
 
 def _choices(report: FitSummary) -> str:
@@ -168,8 +168,8 @@ def _choices(report: FitSummary) -> str:
     body = [
         [
             (choice.n_components, f"{choice.n_components}"),
-            (choice.log_likelihood, _nats(choice.log_likelihood)),
-            (choice.bic, _nats(choice.bic)),
+            (choice.log_likelihood, _one_decimal(choice.log_likelihood)),
+            (choice.bic, _one_decimal(choice.bic)),
             (choice.collapsed, f"{choice.collapsed}" if choice.collapsed else ""),
         ]
         for choice in report.choices
@@ -192,8 +192,8 @@ def _rivals(report: FitSummary) -> str:
     body = [
         [
             (i, escape(fit.name)),
-            (fit.log_likelihood, _nats(fit.log_likelihood)),
-            (report.bic(fit.log_likelihood), _nats(report.bic(fit.log_likelihood))),
+            (fit.log_likelihood, _one_decimal(fit.log_likelihood)),
+            (report.bic(fit.log_likelihood), _one_decimal(report.bic(fit.log_likelihood))),
             (fit.seconds, f"{fit.seconds:.2g}"),
         ]
         for i, fit in enumerate(all_fits)
@@ -220,7 +220,7 @@ def _usage(model: str | PathLike[str] | None) -> str:
     return f"<h2>Using the model</h2>\n<pre>{code}</pre>"
 
 
-def _nats(value: float) -> str:
+def _one_decimal(value: float) -> str:
     return f"{value:,.1f}".replace("-", "−")
 
 

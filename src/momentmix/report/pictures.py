@@ -18,13 +18,13 @@ from momentmix import plotting
 from momentmix.summary import FitSummary
 
 #: Stands for the colour of text until the page decides, by light or dark.
-_INK = "#123456"
+_TEXT_COLOUR = "#123456"
 _STYLE: Any = {
-    "text.color": _INK,
-    "axes.edgecolor": _INK,
-    "axes.labelcolor": _INK,
-    "xtick.color": _INK,
-    "ytick.color": _INK,
+    "text.color": _TEXT_COLOUR,
+    "axes.edgecolor": _TEXT_COLOUR,
+    "axes.labelcolor": _TEXT_COLOUR,
+    "xtick.color": _TEXT_COLOUR,
+    "ytick.color": _TEXT_COLOUR,
     "axes.facecolor": "none",
     "figure.facecolor": "none",
     "savefig.facecolor": "none",
@@ -97,7 +97,7 @@ def _html(figure: Any, words: str, name: str) -> str:
     svg = text.getvalue()
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.S)
-    svg = svg.replace(f": {_INK}", ": currentColor")
+    svg = svg.replace(f": {_TEXT_COLOUR}", ": currentColor")
     # Several pictures in one page must not share the names of their parts.
     svg = re.sub(r'(?<=<)(\w+ (?:[^<>]* )?)id="', rf'\g<1>id="{name}-', svg)
     svg = re.sub(r'(url\(#|href="#)', rf"\g<1>{name}-", svg)
