@@ -11,9 +11,9 @@ import re
 import sys
 import warnings
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, NoReturn, TypeAlias
 
 import numpy as np
 import typer
@@ -34,6 +34,12 @@ out, err = Console(), Console(stderr=True)
 
 Debug = Annotated[bool, typer.Option("--debug", help="show the traceback of an error")]
 Json = Annotated[bool, typer.Option("--json", help="print JSON for machines")]
+
+#: What :func:`show_json` takes: JSON, arrays and the numbers in them.
+JsonValue: TypeAlias = (
+    "bool | float | str | np.ndarray | np.generic | Sequence[JsonValue] "
+    "| Mapping[str, JsonValue] | None"
+)
 
 STANDARD_OUTPUT = "standard output"
 #: Control characters, line and paragraph ends, marks that turn the direction of writing, and halves
@@ -77,7 +83,7 @@ def _close_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _print_warning(message: Any, *place: Any) -> None:
+def _print_warning(message: Warning | str, *place: object) -> None:
     say(f"momentmix: {_on_one_line(message)}", err)
 
 
@@ -140,14 +146,15 @@ def _write_out(text: str) -> None:
         sys.stdout.write(text)
 
 
-def show_json(document: Any) -> None:
+def show_json(document: JsonValue) -> None:
     """Numbers that are not finite become null: JSON has no word for them."""
     text = json.dumps(_json_ready(document), allow_nan=False, ensure_ascii=False)
     _write_out(_UNSAFE.sub(lambda found: json.dumps(found[0])[1:-1], text) + "\n")
 
 
-def _json_ready(value: Any) -> Any:
-    if isinstance(value, dict):
+def _json_ready(value: JsonValue) -> JsonValue:
+    """The same in the types that Python's ``json`` writes."""
+    if isinstance(value, Mapping):
         return {str(key): _json_ready(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_json_ready(item) for item in value]
@@ -160,7 +167,7 @@ def _json_ready(value: Any) -> Any:
     return value
 
 
-def working(what: str) -> AbstractContextManager[Any]:
+def working(what: str) -> AbstractContextManager[object]:
     """Shows on a terminal that something goes on whose end cannot be told."""
     return err.status(what) if err.is_terminal else nullcontext()
 

@@ -7,13 +7,14 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, TypedDict
 
 import typer
 
 from momentmix.cli.console import (
     Debug,
     Json,
+    JsonValue,
     aside,
     err,
     note,
@@ -33,6 +34,15 @@ from momentmix.estimators.moment_mixture import MomentMixture
 from momentmix.estimators.settings import check_settings
 from momentmix.selection import Choice, choose_components
 from momentmix.summary import FitSummary, counted
+
+
+class Settings(TypedDict):
+    """Parameters of MomentMixture that the command sets."""
+
+    covariance_type: str
+    order: int | str
+    random_state: int
+    prior: str | float | None
 
 
 def fit(
@@ -75,7 +85,7 @@ def fit(
         check_output(report, (".html",))
         if report is not None:
             import momentmix.report  # noqa: F401  (what it lacks is better known before the fit)
-        settings: dict[str, Any] = {
+        settings: Settings = {
             "covariance_type": covariance,
             "order": "auto" if order is None else order,
             "random_state": seed,
@@ -96,13 +106,7 @@ def fit(
             if compare_em:
                 with working("fitting scikit-learn's EM from ten starts"):
                     summary.add_scikit_learn(seed)
-        if output is not None:
-            summary.mixture.save(output)
-        if report is not None:
-            from momentmix.report import write_report
-
-            with working("writing the report"):
-                write_report(report, summary, output)
+        _write_files(summary, output, report)
         with working("comparing moments"):
             summary.remarks  # noqa: B018  (computed once, here)
         if as_json:
@@ -116,8 +120,19 @@ def fit(
             raise KeyboardInterrupt  # after the best so far has been kept
 
 
+def _write_files(summary: FitSummary, output: Path | None, report: Path | None) -> None:
+    """The model and the page about it, where they were asked for."""
+    if output is not None:
+        summary.mixture.save(output)
+    if report is not None:
+        from momentmix.report import write_report
+
+        with working("writing the report"):
+            write_report(report, summary, output)
+
+
 def fit_rows(
-    rows: Rows, number: int | None, settings: dict[str, Any]
+    rows: Rows, number: int | None, settings: Settings
 ) -> tuple[MomentMixture, FitSummary]:
     """A fit with a given number of components, or as many as the BIC asks for."""
     choices: list[Choice] = []
@@ -143,8 +158,9 @@ def fit_rows(
 
 
 def fit_moments(
-    path: Path, number: int | None, settings: dict[str, Any]
+    path: Path, number: int | None, settings: Settings
 ) -> tuple[MomentMixture, FitSummary]:
+    """A fit to the moments in a file."""
     if number is None:
         raise ValueError("-k auto needs rows: the BIC is not known from moments; give a number")
     moments = MomentTensors.load(path)
@@ -164,6 +180,7 @@ def fit_moments(
 
 
 def show_summary(summary: FitSummary) -> None:
+    """What a person reads after a fit."""
     if summary.choices and out.is_terminal:  # a pipe gets one table
         show_table(
             "Number of components by BIC",
@@ -189,8 +206,8 @@ def show_summary(summary: FitSummary) -> None:
         note(remark)
 
 
-def summary_document(summary: FitSummary) -> dict[str, Any]:
-    """For ``--json``."""
+def summary_document(summary: FitSummary) -> dict[str, JsonValue]:
+    """What ``--json`` prints."""
     value = summary.log_likelihood
     return {
         "source": summary.source,

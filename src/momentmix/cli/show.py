@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import typer
 
-from momentmix.cli.console import Debug, Json, note, out, plain_errors, show_json, show_table
+from momentmix.cli.console import (
+    Debug,
+    Json,
+    JsonValue,
+    note,
+    out,
+    plain_errors,
+    show_json,
+    show_table,
+)
 from momentmix.cli.reading import ModelFile
 from momentmix.distributions.mixture import Mixture
 from momentmix.summary import components, counted, names_of, readable, remarks
@@ -47,6 +56,7 @@ def demo(
 
 
 def show_mixture(mixture: Mixture) -> None:
+    """The components as a table, "mean ± deviation" in one cell only where a person reads it."""
     names = names_of(mixture)
     # A pipe gets every column; a terminal those that fit it.
     shown = min(len(names), _MOST_COLUMNS) if out.is_terminal else len(names)
@@ -70,7 +80,7 @@ def show_mixture(mixture: Mixture) -> None:
     show_table(f"{title}: mean ± standard deviation{more}", heads, rows)
 
 
-def mixture_document(mixture: Mixture) -> dict[str, Any]:
+def mixture_document(mixture: Mixture) -> dict[str, JsonValue]:
     """For ``--json``: the parameters under the names of the model file, and all features named."""
     parameters = {
         name: to_numpy(getattr(mixture, name)).astype(np.float64)

@@ -19,6 +19,7 @@ from momentmix.summary import FitSummary
 
 #: Stands for the colour of text until the page decides, by light or dark.
 _TEXT_COLOUR = "#123456"
+#: Any, because the type of its keys is another in each version of matplotlib.
 _STYLE: Any = {
     "text.color": _TEXT_COLOUR,
     "axes.edgecolor": _TEXT_COLOUR,
@@ -90,7 +91,8 @@ def _figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def _html(figure: Any, words: str, name: str) -> str:
+def _html(figure: Figure, words: str, name: str) -> str:
+    """A picture with its caption as a part of the page; ``name`` begins the ids of its parts."""
     text = io.StringIO()
     FigureCanvasSVG(figure)
     figure.savefig(text, format="svg", dpi=150, metadata={"Date": None})
