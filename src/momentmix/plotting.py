@@ -7,7 +7,7 @@ Axes. ``MixtureDisplay`` is the same in scikit-learn's convention.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from momentmix.estimators.base import MixtureEstimator
     from momentmix.summary import Distribution
 
+    #: A mixture, or a fitted estimator that has found one.
+    Model: TypeAlias = Mixture | MixtureEstimator
+
 #: Colours that most eyes tell apart (Okabe and Ito), one a component, again from the first.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8A6D3B", "#5B5B5B")
 #: Samples that a picture shows at most.
@@ -41,7 +44,7 @@ _GRID_POINTS = 160
 
 
 def plot_density(
-    model: Mixture | MixtureEstimator,
+    model: Model,
     X: ArrayLike | None = None,
     *,
     features: Sequence[int] = (0, 1),
@@ -58,21 +61,15 @@ def plot_density(
     xx, yy = _grid(flat, None if X is None else np.asarray(X)[:, list(features)])
     points = np.column_stack([xx.ravel(), yy.ravel()])
     density = np.exp(to_numpy(flat.log_prob(points))).reshape(xx.shape)
-    ax.contour(
-        xx,
-        yy,
-        density,
-        levels=_mass_levels(density, np.linspace(0.95, 0.05, levels)),
-        colors=_text_colour(),
-        linewidths=0.8,
-    )
+    heights = _mass_levels(density, np.linspace(0.95, 0.05, levels))
+    ax.contour(xx, yy, density, levels=heights, colors=_text_colour(), linewidths=0.8)
     means = to_numpy(flat.means)
     ax.plot(means[:, 0], means[:, 1], "+", color=_text_colour(), markersize=9, markeredgewidth=1.8)
     return _labelled_axes(ax, mixture, features)
 
 
 def plot_ellipses(
-    model: Mixture | MixtureEstimator,
+    model: Model,
     X: ArrayLike | None = None,
     *,
     features: Sequence[int] = (0, 1),
@@ -102,11 +99,7 @@ def plot_ellipses(
 
 
 def plot_marginal(
-    model: Mixture | MixtureEstimator,
-    X: ArrayLike | None = None,
-    *,
-    feature: int = 0,
-    ax: Axes | None = None,
+    model: Model, X: ArrayLike | None = None, *, feature: int = 0, ax: Axes | None = None
 ) -> Axes:
     """The density of one feature, that of each component below it, and a histogram of samples."""
     mixture, ax = _mixture_of(model), _axes_or_new(ax)
@@ -125,7 +118,7 @@ def plot_marginal(
 
 
 def plot_pairs(
-    model: Mixture | MixtureEstimator,
+    model: Model,
     X: ArrayLike | None = None,
     *,
     features: Sequence[int] | None = None,
@@ -189,11 +182,7 @@ def plot_history(estimator: MixtureEstimator, *, ax: Axes | None = None) -> Axes
 
 
 def plot_moment_residuals(
-    model: Mixture | MixtureEstimator,
-    data: Distribution,
-    *,
-    order: int | None = None,
-    ax: Axes | None = None,
+    model: Model, data: Distribution, *, order: int | None = None, ax: Axes | None = None
 ) -> Axes:
     """How far the moments are from those of ``data``, order by order, and what sampling explains.
 
@@ -216,10 +205,7 @@ def draw_matches(matches: Sequence[Match], ax: Axes) -> Axes:
 
 
 def plot_recovery(
-    model: Mixture | MixtureEstimator,
-    truth: Mixture | MixtureEstimator,
-    *,
-    axes: np.ndarray | Sequence[Axes] | None = None,
+    model: Model, truth: Model, *, axes: np.ndarray | Sequence[Axes] | None = None
 ) -> np.ndarray:
     """Weights, means and covariances of a fit against the true ones, component by component.
 
@@ -276,10 +262,7 @@ class MixtureDisplay:
     """
 
     def __init__(
-        self,
-        mixture: Mixture,
-        X: ArrayLike | None = None,
-        features: Sequence[int] | None = None,
+        self, mixture: Mixture, X: ArrayLike | None = None, features: Sequence[int] | None = None
     ) -> None:
         self.mixture, self.X = mixture, X
         if features is None:
@@ -291,7 +274,7 @@ class MixtureDisplay:
     @classmethod
     def from_estimator(
         cls,
-        estimator: Mixture | MixtureEstimator,
+        estimator: Model,
         X: ArrayLike | None = None,
         *,
         kind: Literal["density", "ellipses"] = "density",
@@ -364,15 +347,9 @@ def _draw_samples(ax: Axes, mixture: Mixture, X: ArrayLike | None, features: Seq
     if len(X) > MOST_DOTS:
         X = X[np.random.default_rng(0).choice(len(X), MOST_DOTS, replace=False)]
     labels = np.argmax(to_numpy(mixture.log_joint(X)), axis=1)
-    ax.scatter(
-        X[:, features[0]],
-        X[:, features[1]],
-        c=[_colour(j) for j in labels],
-        s=8,
-        alpha=0.45,
-        linewidths=0,
-        rasterized=True,
-    )
+    x, y = X[:, features[0]], X[:, features[1]]
+    colours = [_colour(j) for j in labels]
+    ax.scatter(x, y, c=colours, s=8, alpha=0.45, linewidths=0, rasterized=True)
 
 
 def _shown_range(mixture: Mixture, X: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:

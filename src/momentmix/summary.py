@@ -115,9 +115,8 @@ def comparable_order(P: Distribution, n: int) -> int:
     """The highest order up to 4 in which moments are compared at moderate cost."""
     order = P.order if isinstance(P, MomentTensors) else 4
     rows = P.n_samples if isinstance(P, Samples) else 1
-    while order > 2 and (
-        total_size(n, order) > MOST_MOMENTS or rows * total_size(n, order) > MOST_WORK
-    ):
+    affordable = min(MOST_MOMENTS, MOST_WORK // rows)
+    while order > 2 and total_size(n, order) > affordable:
         order -= 1
     return min(order, 4)
 
@@ -227,9 +226,8 @@ def remarks(
     told = set(collapsed)
     found = _remarks_on_few_rows(mixture, rows, told)
     found += _remarks_on_flatness(mixture, told) + _remarks_on_coincidence(mixture)
-    poor = [match for match in matches if match.ratio > 3]
-    if poor:
-        which = ", ".join(str(match.order) for match in poor)
+    which = ", ".join(str(match.order) for match in matches if match.ratio > 3)
+    if which:
         found.append(
             f"The moments of order {which} differ from those of the data by more than three times "
             "the sampling error: the data have a shape that this mixture does not. More "
@@ -265,9 +263,8 @@ def _remarks_on_flatness(mixture: Mixture, told: set[int]) -> list[str]:
     else:
         scaled = covariance_matrices(mixture) / np.outer(overall, overall)
         smallest = np.linalg.eigvalsh(scaled)[:, 0]
-    flat = [j for j in np.flatnonzero(smallest < 1e-5) if j not in told]
-    whose = [f"Component {j} has" for j in flat]
-    if len(flat) and mixture.atoms.covariance.shared:
+    whose = [f"Component {j} has" for j in np.flatnonzero(smallest < 1e-5) if j not in told]
+    if whose and mixture.atoms.covariance.shared:
         whose = ["The covariance that all components share has"]
     return [
         f"{who} almost no extent in some direction: rows repeat there, or columns depend on each "
@@ -289,10 +286,10 @@ def _remarks_on_coincidence(mixture: Mixture) -> list[str]:
         close = closeness(mixture)
     except np.linalg.LinAlgError:
         return []
-    pairs = [(i, j) for i, j in np.argwhere(close > 0.95) if i < j]
     return [
         f"Components {i} and {j} nearly coincide; one component fewer may do as well."
-        for i, j in pairs
+        for i, j in np.argwhere(close > 0.95)
+        if i < j
     ]
 
 
@@ -373,9 +370,7 @@ class FitSummary:
     @property
     def data(self) -> Distribution | None:
         """What the moments of the mixture are compared with, if there is anything."""
-        if self.X is not None:
-            return Samples(self.X)
-        return self.moments
+        return self.moments if self.X is None else Samples(self.X)
 
     @cached_property
     def log_likelihood(self) -> float | None:
@@ -393,8 +388,7 @@ class FitSummary:
     @property
     def n_parameters(self) -> int:
         mixture = self.mixture
-        kind, m, n = mixture.covariance_type, mixture.n_components, mixture.n_features
-        return parameter_count(kind, m, n)
+        return parameter_count(mixture.covariance_type, mixture.n_components, mixture.n_features)
 
     @cached_property
     def matches(self) -> list[Match]:
