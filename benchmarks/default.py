@@ -29,7 +29,7 @@ from momentmix.data.frame import Frame
 from momentmix.data.parameters import Parameters
 from momentmix.datasets import paper_mixture
 from momentmix.likelihood.rows import RowLikelihood
-from momentmix.summary import matched
+from momentmix.summary import paired_components
 from real import FRESH, TUNED, Table
 
 #: Nats a row, and of the ARI, from which one fit is better than another.
@@ -245,7 +245,7 @@ def from_truth(truth: Mixture, X: np.ndarray, kind: str = "full") -> Mixture:
 
 
 def mean_error(means: np.ndarray, truth: Mixture) -> float:
-    i, j = matched(means, truth.means)
+    i, j = paired_components(means, truth.means)
     return float(np.sqrt(np.mean(np.sum((truth.means[i] - means[j]) ** 2, axis=1))))
 
 

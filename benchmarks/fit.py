@@ -23,7 +23,7 @@ from momentmix.matching.parametrisation import Parametrisation
 from momentmix.matching.starts import around_points
 from momentmix.moments.orders import augmented_weights
 from momentmix.solvers import gauss_newton, lbfgs
-from momentmix.summary import matched
+from momentmix.summary import paired_components
 from real import TUNED
 
 NEAR = 0.005  # nats a sample below the ceiling
@@ -79,7 +79,7 @@ def paper(seeds: range) -> None:
 
 def errors(fit: MomentMixture, truth: Mixture) -> str:
     """Weights L1 / mean relative / covariance relative / cosine, components matched by means."""
-    i, j = matched(fit.means_, truth.means)
+    i, j = paired_components(fit.means_, truth.means)
     mu, mu_hat = truth.means[i], fit.means_[j]
     S, S_hat = truth.covariances[i], fit.covariances_[j]
     norms = np.linalg.norm(mu, axis=1)

@@ -19,7 +19,7 @@ from machine import machine
 from momentmix import Mixture, MomentMixture, MomentTensors
 from momentmix.covariance import Diagonal
 from momentmix.matching.costs import tensors_pay
-from momentmix.summary import matched
+from momentmix.summary import paired_components
 from timing import best_in_turn, best_of
 
 
@@ -33,7 +33,7 @@ def mixture(seed: int, n: int = 10, m: int = 5, separation: float = 0.8) -> Mixt
 
 
 def mean_error(means: np.ndarray, truth: Mixture) -> float:
-    i, j = matched(means, truth.means)
+    i, j = paired_components(means, truth.means)
     return float(np.linalg.norm(truth.means[i] - means[j], axis=1).mean())
 
 

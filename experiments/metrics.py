@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from momentmix import Mixture, Samples, inner
-from momentmix.summary import matched
+from momentmix.summary import paired_components
 
 
 class Metrics:
@@ -29,7 +29,7 @@ class Metrics:
 
 def parameter_errors(fit: Mixture, truth: Mixture) -> dict[str, float]:
     """Errors after the matching of components that costs least, by distance of means."""
-    i, j = matched(fit.means, truth.means)
+    i, j = paired_components(fit.means, truth.means)
     mu, found = truth.means[i], fit.means[j]
     lengths = np.linalg.norm(mu, axis=1)
     S, T = truth.covariances[i].reshape(len(i), -1), fit.covariances[j].reshape(len(j), -1)

@@ -10,7 +10,7 @@ from momentmix.summary import (
     components,
     moment_match,
     names_of,
-    number,
+    readable,
     remarks,
 )
 
@@ -128,9 +128,9 @@ def test_remarks_say_what_is_wrong_and_nothing_else():
 
 
 def test_numbers_read_well():
-    assert number(0) == "0"
-    assert number(-1234.567) == "−1,235"
-    assert number(0.0123456) == "0.01235"
-    assert number(12, 2) == "12"
-    assert number(1e-9, 3) == "1.00e−09"
-    assert number(-2.5e9, 2) == "−2.5e+09"
+    assert readable(0) == "0"
+    assert readable(-1234.567) == "−1,235"
+    assert readable(0.0123456) == "0.01235"
+    assert readable(12, 2) == "12"
+    assert readable(1e-9, 3) == "1.00e−09"
+    assert readable(-2.5e9, 2) == "−2.5e+09"

@@ -7,7 +7,6 @@ debiased moment, and draws both into FOLDER/moments.png.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -22,7 +21,10 @@ REPEATS = 8
 
 
 def errors(
-    mixture: Mixture, target: np.ndarray, noise: Any, rng: np.random.Generator
+    mixture: Mixture,
+    target: np.ndarray,
+    noise: list[list[float]] | None,
+    rng: np.random.Generator,
 ) -> np.ndarray:
     """‖M̂^(3) - target‖ for each number of samples, one row a repeat."""
     result = np.empty((REPEATS, len(SIZES)))
@@ -40,6 +42,7 @@ def slope(error: np.ndarray) -> float:
 
 
 def three_ways(mixture: Mixture, rng: np.random.Generator) -> None:
+    """Print numbers of the third moment: from its tensor, without it, and from samples."""
     X, _ = mixture.sample(1_000_000, rng)
     samples = Samples(X)
     M, M_hat = dense_moment(mixture, 3), dense_moment(samples, 3)
@@ -65,6 +68,7 @@ def three_ways(mixture: Mixture, rng: np.random.Generator) -> None:
 
 
 def convergence_table(empirical: np.ndarray, debiased: np.ndarray) -> None:
+    """Print the errors that :func:`errors` found, for each number of samples."""
     print(
         "\nError of the third moment estimated from p samples, geometric mean of "
         f"{REPEATS} data sets\n"
@@ -76,26 +80,35 @@ def convergence_table(empirical: np.ndarray, debiased: np.ndarray) -> None:
     print(f"  {'slope':>9}{slope(empirical):20.3f}{slope(debiased):20.3f}   (theory: -1/2)")
 
 
-def draw(mixture: Mixture, noisy: Mixture, all_errors: list[np.ndarray], path: Path) -> None:
+def draw(
+    mixture: Mixture, noisy: Mixture, empirical: np.ndarray, debiased: np.ndarray, path: Path
+) -> None:
+    """Both mixtures with samples above, the errors of their moments below."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(2, 2, figsize=(9, 7.5), layout="constrained")
-    titles = ["Mixture of §7.1 and 1,000 samples", "Known noise, §7.2, and 1,000 samples"]
+    shown = [
+        (axes[0, 0], mixture, "Mixture of §7.1 and 1,000 samples"),
+        (axes[0, 1], noisy, "Known noise, §7.2, and 1,000 samples"),
+    ]
     grid = np.linspace(-3.5, 3.5, 141)
     xx, yy = np.meshgrid(grid, grid)
     points = np.column_stack([xx.ravel(), yy.ravel()])
-    for ax, model, title in zip(axes[0], (mixture, noisy), titles, strict=True):
+    for ax, model, title in shown:
         X, labels = model.sample(1000, 0)
         ax.scatter(*X.T, c=labels, s=5, alpha=0.5, cmap="Dark2", vmin=0, vmax=7)
         density = np.exp(model.log_prob(points)).reshape(xx.shape)
         ax.contour(xx, yy, density, levels=10, colors="k", linewidths=0.6)
         ax.plot(*np.asarray(model.means).T, "k+", markersize=11, markeredgewidth=2)
         ax.set(title=title, aspect="equal", xlim=(-3.5, 3.5), ylim=(-3.5, 3.5))
-    names = [r"empirical  $\|M^{(3)} - \hat M^{(3)}\|$", r"debiased  $\|T^{(3)} - \hat T^{(3)}\|$"]
-    for ax, error, name in zip(axes[1], all_errors, names, strict=True):
+    measured = [
+        (axes[1, 0], empirical, r"empirical  $\|M^{(3)} - \hat M^{(3)}\|$"),
+        (axes[1, 1], debiased, r"debiased  $\|T^{(3)} - \hat T^{(3)}\|$"),
+    ]
+    for ax, error, name in measured:
         sizes = np.array(SIZES)
         ax.loglog(sizes, error.T, "o", color="tab:blue", alpha=0.25, markersize=5)
         middle = np.exp(np.log(error).mean(axis=0))
@@ -120,5 +133,5 @@ def main(folder: str = "demo") -> None:
     convergence_table(empirical, debiased)
     path = Path(folder)
     path.mkdir(parents=True, exist_ok=True)
-    draw(mixture, noisy, [empirical, debiased], path / "moments.png")
+    draw(mixture, noisy, empirical, debiased, path / "moments.png")
     print(f"\nPicture: {path / 'moments.png'}")

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from momentmix.covariance import covariance_type
+from momentmix.covariance import Kind, covariance_type
 from momentmix.estimators.moment_mixture import MomentMixture
-from momentmix.matching.identifiability import is_enough
+from momentmix.matching.identifiability import is_enough, parameter_count
 from momentmix.support.warnings import CollapseWarning
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 
 class Choice(NamedTuple):
+    """One fit among those that differ in their number of components."""
+
     n_components: int
     log_likelihood: float  # of all rows together
     bic: float
@@ -29,7 +34,7 @@ def best_choice(choices: Sequence[Choice]) -> Choice:
 
 
 def choose_components(
-    X: Any,
+    X: ArrayLike,
     most: int = 15,
     patience: int = 3,
     callback: Callable[[Choice], None] = lambda choice: None,
@@ -37,10 +42,27 @@ def choose_components(
 ) -> tuple[Choice, list[Choice]]:
     """The number of components with the lowest BIC, and all that were looked at, from 1 on.
 
-    Ends at ``most``, where rows or moments of a given order are too few for more, or where
-    ``patience`` numbers in a row did not lower the BIC. ``settings`` are those of MomentMixture.
     A fit with a component that has collapsed onto next to nothing is not chosen: its likelihood,
-    and so its BIC, says more about that component than about the data.
+    and so its BIC, says more about that component than about the data. Numbers are tried until
+    rows, or moments of a given order, are too few for more.
+
+    Parameters
+    ----------
+    X : (p, n)
+        The rows.
+    most : int, default=15
+        The largest number tried.
+    patience : int, default=3
+        So many numbers in a row that do not lower the BIC are enough.
+    callback : callable, optional
+        Is given each Choice as soon as it is known, to show progress.
+    **settings
+        Those of MomentMixture, the number of components apart.
+
+    Returns
+    -------
+    best : Choice
+    looked_at : list of Choice
 
     Examples
     --------
@@ -54,15 +76,20 @@ def choose_components(
     """
     if most < 1:
         raise ValueError(f"most must be at least 1, got {most}")
+    kind = covariance_type(settings.get("covariance_type", "full"))
+    order = settings.get("order", "auto")
     found: list[Choice] = []
     p, n = np.shape(X)
     for m in range(1, min(most, p) + 1):
-        if m > 1 and not _can_tell(m, p, n, settings):
+        if m > 1 and not _determines(m, p, n, kind, order):
             break
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", CollapseWarning)
             fit = MomentMixture(m, **settings).fit(X)
-        found.append(Choice(m, fit.score(X) * len(X), fit.bic(X), len(fit.collapsed_), fit))
+        log_likelihood = fit.score(X) * p
+        penalty = parameter_count(kind, m, n) * float(np.log(p))
+        bic = -2 * log_likelihood + penalty
+        found.append(Choice(m, log_likelihood, bic, len(fit.collapsed_), fit))
         callback(found[-1])
         best = best_choice(found)
         if m - best.n_components >= patience or fit.interrupted_:
@@ -70,10 +97,8 @@ def choose_components(
     return best, found
 
 
-def _can_tell(m: int, p: int, n: int, settings: dict[str, Any]) -> bool:
-    """Whether rows are enough for m components, and moments of an order that was asked for."""
-    kind = covariance_type(settings.get("covariance_type", "full"))
-    order = settings.get("order", "auto")
+def _determines(m: int, p: int, n: int, kind: Kind, order: int | str) -> bool:
+    """Whether p rows are enough for m components, and moments of an order that was asked for."""
     if kind.too_few(np.array([p / m]), n)[0]:
         return False
-    return order == "auto" or is_enough(kind, m, n, order)
+    return isinstance(order, str) or is_enough(kind, m, n, order)

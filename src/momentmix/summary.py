@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
@@ -18,8 +18,18 @@ from momentmix.distributions.mixture import Mixture
 from momentmix.distributions.moment_tensors import MomentTensors
 from momentmix.distributions.samples import Samples
 from momentmix.matching.identifiability import parameter_count
+from momentmix.moments.bilinear import AtomDistribution
 from momentmix.support.array import to_numpy
 from momentmix.tensors.packed import multiplicities, order_slice, size_in_words, total_size
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from momentmix.estimators.base import MixtureEstimator
+    from momentmix.selection import Choice
+
+#: What has moments: a Mixture, Samples or MomentTensors.
+Distribution: TypeAlias = AtomDistribution | MomentTensors
 
 #: Numbers that a comparison of moments may take, and products of numbers while it reads the rows.
 MOST_MOMENTS, MOST_WORK = 200_000, 10**10
@@ -30,6 +40,8 @@ HIGHEST_COMPARED = 20
 
 
 class Component(NamedTuple):
+    """One component of a mixture."""
+
     number: int  # its place in the mixture, from 0
     weight: float
     mean: np.ndarray  # (n,)
@@ -51,11 +63,12 @@ class Match(NamedTuple):
 
 
 def counted(count: int, what: str) -> str:
+    """A count and its noun, in the plural where it is not one: "1 row", "3 rows"."""
     return f"{count} {what}{'s' * (count != 1)}"
 
 
-def number(value: float, digits: int = 4) -> str:
-    """As a person writes it: no exponent for everyday sizes, a true minus sign."""
+def readable(value: float, digits: int = 4) -> str:
+    """A number as a person writes it: no exponent for everyday sizes, a true minus sign."""
     size = abs(value)
     if size != 0 and not 1e-4 <= size < 1e7:
         return f"{value:.{digits - 1}e}".replace("-", "−")
@@ -69,50 +82,59 @@ def names_of(mixture: Mixture) -> list[str]:
     return list(mixture.feature_names or (f"x{i}" for i in range(mixture.n_features)))
 
 
-def matrices(mixture: Mixture) -> np.ndarray:
+def covariance_matrices(mixture: Mixture) -> np.ndarray:
     """The covariance of each component; (m, n, n)."""
     m, n = mixture.n_components, mixture.n_features
     return np.broadcast_to(to_numpy(mixture.atoms.covariance.matrices()), (m, n, n))
 
 
-def variances(mixture: Mixture) -> np.ndarray:
+def feature_variances(mixture: Mixture) -> np.ndarray:
     """The variance of each feature in each component; (m, n)."""
     covariance = mixture.atoms.covariance
     if covariance.diagonal:
         shape = mixture.n_components, mixture.n_features
         return np.broadcast_to(to_numpy(covariance.variances()), shape)
-    return np.diagonal(matrices(mixture), axis1=1, axis2=2)
+    return np.diagonal(covariance_matrices(mixture), axis1=1, axis2=2)
 
 
 def components(mixture: Mixture) -> list[Component]:
-    """By falling weight."""
+    """The components of a mixture, the heaviest first."""
     weights, means = to_numpy(mixture.weights), to_numpy(mixture.means)
-    deviations = np.sqrt(variances(mixture))
+    deviations = np.sqrt(feature_variances(mixture))
     order = np.argsort(-weights, kind="stable")
     return [Component(int(j), float(weights[j]), means[j], deviations[j]) for j in order]
 
 
-def matched(means: np.ndarray, truth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of ``truth`` and of ``means``, paired so that their distances are least in all."""
-    return linear_sum_assignment(np.linalg.norm(truth[:, None] - means, axis=2))
+def paired_components(means: np.ndarray, truth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Positions in ``truth`` and in ``means``, paired so that the sum of distances is least."""
+    truths, found = linear_sum_assignment(np.linalg.norm(truth[:, None] - means, axis=2))
+    return truths, found
 
 
-def comparable_order(P: Any, n: int) -> int:
+def comparable_order(P: Distribution, n: int) -> int:
     """The highest order up to 4 in which moments are compared at moderate cost."""
     order = P.order if isinstance(P, MomentTensors) else 4
     rows = P.n_samples if isinstance(P, Samples) else 1
-    while order > 2 and (
-        total_size(n, order) > MOST_MOMENTS or rows * total_size(n, order) > MOST_WORK
-    ):
+    affordable = min(MOST_MOMENTS, MOST_WORK // rows)
+    while order > 2 and total_size(n, order) > affordable:
         order -= 1
     return min(order, 4)
 
 
-def moment_match(P: Any, Q: Any, order: int | None = None) -> list[Match]:
+def moment_match(P: Distribution, Q: Distribution, order: int | None = None) -> list[Match]:
     """Distances of the moments of P and Q, order by order, in Q's centred and scaled coordinates.
 
-    P and Q are a Mixture, Samples or MomentTensors. An empirical moment of p samples z has
-    E‖M̂ - E M̂‖² = (E‖z‖^2k - ‖M‖²) / p, which is known where Q is Samples.
+    Parameters
+    ----------
+    P, Q : Mixture, Samples or MomentTensors
+    order : int, optional
+        The highest order compared; by default up to 4, less where that would be costly.
+
+    Returns
+    -------
+    list of Match
+        One for each order from 1 on. An empirical moment of p samples z has
+        E‖M̂ - E M̂‖² = (E‖z‖^2k - ‖M‖²) / p, which is known where Q is Samples.
     """
     data, other = data_of(Q), data_of(P)
     if data.n != other.n:
@@ -140,11 +162,12 @@ def moment_match(P: Any, Q: Any, order: int | None = None) -> list[Match]:
         size = float(np.sum(scale[part] * theirs[part] ** 2))
         distance = float(np.sqrt(np.sum(scale[part] * (ours[part] - theirs[part]) ** 2)))
         relative = distance / np.sqrt(size) if k > 1 and size > 0 else np.nan
-        result.append(Match(k, distance, relative, _noise(scaled, k, size)))
+        result.append(Match(k, distance, relative, _sampling_error(scaled, k, size)))
     return result
 
 
-def _noise(data: AtomData | TensorData, k: int, size: float) -> float:
+def _sampling_error(data: AtomData | TensorData, k: int, size: float) -> float:
+    """√E‖M̂ - E M̂‖² of order k, where ``size`` is ‖M̂‖²; NaN unless the data are samples."""
     if not isinstance(data, AtomData) or not data.atoms.covariance.zero:
         return np.nan
     squares = np.sum(np.asarray(data.atoms.means) ** 2, axis=1)
@@ -160,11 +183,11 @@ def closeness(mixture: Mixture) -> np.ndarray:
     the difference of the means: 1 for the same, 0 for separate ones.
     """
     means, diagonal = to_numpy(mixture.means), mixture.atoms.covariance.diagonal
-    S = variances(mixture) if diagonal else matrices(mixture)
+    S = feature_variances(mixture) if diagonal else covariance_matrices(mixture)
     m = len(means)
 
     def log_det(S: np.ndarray) -> np.ndarray:
-        return np.sum(np.log(S), axis=-1) if diagonal else np.linalg.slogdet(S)[1]
+        return np.asarray(np.sum(np.log(S), axis=-1) if diagonal else np.linalg.slogdet(S)[1])
 
     result = np.eye(m)
     for i in range(m - 1):
@@ -183,15 +206,28 @@ def remarks(
     matches: Sequence[Match] = (),
     collapsed: Sequence[int] = (),
 ) -> list[str]:
-    """What a careful reader should know before trusting the mixture, one sentence or two each.
+    """What a careful reader should know before trusting the mixture.
 
-    ``collapsed`` are components of which the fit itself has warned.
+    Parameters
+    ----------
+    mixture : Mixture
+    rows : int, optional
+        The number of rows that it was fitted to, where they are known.
+    matches : sequence of Match
+        Its moments compared with those of the data.
+    collapsed : sequence of int
+        Components of which the fit itself has warned, and which are not spoken of again.
+
+    Returns
+    -------
+    list of str
+        One sentence or two each.
     """
     told = set(collapsed)
-    found = _thin(mixture, rows, told) + _flat(mixture, told) + _alike(mixture)
-    poor = [match for match in matches if match.ratio > 3]
-    if poor:
-        which = ", ".join(str(match.order) for match in poor)
+    found = _remarks_on_few_rows(mixture, rows, told)
+    found += _remarks_on_flatness(mixture, told) + _remarks_on_coincidence(mixture)
+    which = ", ".join(str(match.order) for match in matches if match.ratio > 3)
+    if which:
         found.append(
             f"The moments of order {which} differ from those of the data by more than three times "
             "the sampling error: the data have a shape that this mixture does not. More "
@@ -200,7 +236,7 @@ def remarks(
     return found
 
 
-def _thin(mixture: Mixture, rows: int | None, told: set[int]) -> list[str]:
+def _remarks_on_few_rows(mixture: Mixture, rows: int | None, told: set[int]) -> list[str]:
     if rows is None:
         return []
     kind, n = mixture.atoms.covariance.kind, mixture.n_features
@@ -215,8 +251,9 @@ def _thin(mixture: Mixture, rows: int | None, told: set[int]) -> list[str]:
     ]
 
 
-def _flat(mixture: Mixture, told: set[int]) -> list[str]:
-    weights, means, own = to_numpy(mixture.weights), to_numpy(mixture.means), variances(mixture)
+def _remarks_on_flatness(mixture: Mixture, told: set[int]) -> list[str]:
+    weights, means = to_numpy(mixture.weights), to_numpy(mixture.means)
+    own = feature_variances(mixture)
     overall = np.sqrt(weights @ (own + (means - weights @ means) ** 2))
     overall = np.where(overall > 0, overall, 1.0)
     if mixture.atoms.covariance.diagonal:
@@ -224,10 +261,10 @@ def _flat(mixture: Mixture, told: set[int]) -> list[str]:
     elif _is_costly(mixture):
         return []
     else:
-        smallest = np.linalg.eigvalsh(matrices(mixture) / np.outer(overall, overall))[:, 0]
-    flat = [j for j in np.flatnonzero(smallest < 1e-5) if j not in told]
-    whose = [f"Component {j} has" for j in flat]
-    if len(flat) and mixture.atoms.covariance.common:
+        scaled = covariance_matrices(mixture) / np.outer(overall, overall)
+        smallest = np.linalg.eigvalsh(scaled)[:, 0]
+    whose = [f"Component {j} has" for j in np.flatnonzero(smallest < 1e-5) if j not in told]
+    if whose and mixture.atoms.covariance.common:
         whose = ["The covariance that all components share has"]
     return [
         f"{who} almost no extent in some direction: rows repeat there, or columns depend on each "
@@ -242,17 +279,17 @@ def _is_costly(mixture: Mixture) -> bool:
     return m * m * n**3 > MOST_WORK and not mixture.atoms.covariance.diagonal
 
 
-def _alike(mixture: Mixture) -> list[str]:
-    if np.min(variances(mixture)) <= 0 or _is_costly(mixture):
+def _remarks_on_coincidence(mixture: Mixture) -> list[str]:
+    if np.min(feature_variances(mixture)) <= 0 or _is_costly(mixture):
         return []
     try:
         close = closeness(mixture)
     except np.linalg.LinAlgError:
         return []
-    pairs = [(i, j) for i, j in np.argwhere(close > 0.95) if i < j]
     return [
         f"Components {i} and {j} nearly coincide; one component fewer may do as well."
-        for i, j in pairs
+        for i, j in np.argwhere(close > 0.95)
+        if i < j
     ]
 
 
@@ -294,18 +331,20 @@ class FitSummary:
     X: np.ndarray | None = None
     moments: MomentTensors | None = None
     seconds: float | None = None
-    choices: list[Any] = field(default_factory=list)
+    choices: list[Choice] = field(default_factory=list)
     rivals: list[Rival] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     collapsed: Sequence[int] = ()
 
     @classmethod
-    def from_estimator(cls, estimator: Any, X: Any, source: str = "the data") -> FitSummary:
+    def from_estimator(
+        cls, estimator: MixtureEstimator, X: ArrayLike, source: str = "the data"
+    ) -> FitSummary:
         """Of a fitted estimator and its rows, as an array or a table with named columns."""
         collapsed = list(getattr(estimator, "collapsed_", ()))
         return cls(estimator.mixture_, source, X=np.asarray(X, dtype=float), collapsed=collapsed)
 
-    def add_scikit_learn(self, random_state: Any = None) -> None:
+    def add_scikit_learn(self, random_state: int | np.random.RandomState | None = None) -> None:
         """What EM finds from ten starts, with its own default settings, as a rival."""
         from sklearn.mixture import GaussianMixture
 
@@ -329,7 +368,8 @@ class FitSummary:
         return None if self.moments is None else self.moments.count
 
     @property
-    def data(self) -> Any:
+    def data(self) -> Distribution | None:
+        """What the moments of the mixture are compared with, if there is anything."""
         return self.moments if self.X is None else Samples(self.X)
 
     @cached_property

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import typer
 
 from momentmix.cli.console import Debug, Json, note, plain_errors, show_json, show_table, working
-from momentmix.cli.reading import Columns, distribution, is_table, split
-from momentmix.summary import Match, moment_match
+from momentmix.cli.reading import Columns, column_names, is_table, read_distribution
+from momentmix.summary import Distribution, Match, moment_match
 
-_Thing = Annotated[Path, typer.Argument(help="a model (.json), moments (.npz) or a table")]
+_Operand = Annotated[Path, typer.Argument(help="a model (.json), moments (.npz) or a table")]
 
 
 def compare(
-    a: _Thing,
-    b: _Thing,
+    a: _Operand,
+    b: _Operand,
     order: Annotated[int | None, typer.Option(help="compare orders up to this; 4 if cheap")] = None,
     columns: Columns = None,
     as_json: Json = False,
@@ -34,24 +35,23 @@ def compare(
     with plain_errors(debug):
         if order is not None and order < 1:
             raise ValueError(f"--order must be at least 1, got {order}")
-        P, Q = _loaded(a, b, split(columns))
+        P, Q = _read_both(a, b, column_names(columns))
         with working("comparing moments"):
             matches = moment_match(P, Q, order)
         if as_json:
             show_json({"a": str(a), "b": str(b), "orders": [match._asdict() for match in matches]})
             return
-        known = any(np.isfinite(match.noise) for match in matches)
-        heads = ["order", "distance", "of B's moment"] + ["sampling", "ratio"] * known
-        show_table(f"{a} against {b}", heads, [_row(match, known) for match in matches])
+        shown = _columns(matches)
+        show_table(f"{a} against {b}", [*shown], [*zip(*shown.values(), strict=True)])
         if any(match.ratio > 3 for match in matches):
             note("a ratio far above 1 is more than sampling explains.")
 
 
-def _loaded(a: Path, b: Path, columns: list[str] | None) -> tuple[Any, Any]:
+def _read_both(a: Path, b: Path, columns: list[str] | None) -> tuple[Distribution, Distribution]:
     """Both, the same columns of them. A model or moments come first: they have no others."""
     first, second = sorted((a, b), key=is_table)
-    one, names = distribution(first, columns)
-    other, theirs = distribution(second, columns, names)
+    one, names = read_distribution(first, columns)
+    other, theirs = read_distribution(second, columns, names)
     if names is not None and theirs is not None and list(names) != list(theirs):
         raise ValueError(
             f"{first} has the columns {', '.join(names)}, but {second} has {', '.join(theirs)}"
@@ -59,9 +59,17 @@ def _loaded(a: Path, b: Path, columns: list[str] | None) -> tuple[Any, Any]:
     return (one, other) if first is a else (other, one)
 
 
-def _row(match: Match, known: bool) -> list[str]:
-    cells = [str(match.order), f"{match.distance:.4g}"]
-    cells.append(f"{100 * match.relative:.3g} %" if np.isfinite(match.relative) else "—")
-    if known:
-        cells += [f"{match.noise:.4g}", f"{match.ratio:.3g}" if match.noise > 0 else "—"]
-    return cells
+def _columns(matches: Sequence[Match]) -> dict[str, list[str]]:
+    """The cells below each heading; what sampling explains is left out where it is not known."""
+    columns = {
+        "order": [str(match.order) for match in matches],
+        "distance": [f"{match.distance:.4g}" for match in matches],
+        "of B's moment": [
+            f"{100 * match.relative:.3g} %" if np.isfinite(match.relative) else "—"
+            for match in matches
+        ],
+    }
+    if any(np.isfinite(match.noise) for match in matches):
+        columns["sampling"] = [f"{match.noise:.4g}" for match in matches]
+        columns["ratio"] = [f"{match.ratio:.3g}" if match.noise > 0 else "—" for match in matches]
+    return columns

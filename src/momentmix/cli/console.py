@@ -11,9 +11,9 @@ import re
 import sys
 import warnings
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, NoReturn, TypeAlias
 
 import numpy as np
 import typer
@@ -35,14 +35,20 @@ out, err = Console(), Console(stderr=True)
 Debug = Annotated[bool, typer.Option("--debug", help="show the traceback of an error")]
 Json = Annotated[bool, typer.Option("--json", help="print JSON for machines")]
 
+#: What :func:`show_json` takes: JSON, arrays and the numbers in them.
+JsonValue: TypeAlias = (
+    "bool | float | str | np.ndarray | np.generic | Sequence[JsonValue] "
+    "| Mapping[str, JsonValue] | None"
+)
+
 STANDARD_OUTPUT = "standard output"
 #: Control characters, line and paragraph ends, marks that turn the direction of writing, and halves
 #: of characters, which no stream takes.
-_ACTING = re.compile(
+_UNSAFE = re.compile(
     r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
 #: What a user or a file can have wrong; anything else is a mistake of the program.
-KNOWN = (ValueError, OSError, MemoryError, ImportError, OverflowError, zipfile.BadZipFile)
+USER_ERRORS = (ValueError, OSError, MemoryError, ImportError, OverflowError, zipfile.BadZipFile)
 
 
 @contextmanager
@@ -50,7 +56,7 @@ def plain_errors(debug: bool) -> Iterator[None]:
     """Errors as one line and an exit status: 1, or 130 after Ctrl-C. Warnings as one line each."""
     with warnings.catch_warnings():
         if not debug:
-            setattr(warnings, "showwarning", _warned)  # noqa: B010
+            setattr(warnings, "showwarning", _print_warning)  # noqa: B010
         try:
             yield
             with naming(STANDARD_OUTPUT):
@@ -60,7 +66,7 @@ def plain_errors(debug: bool) -> Iterator[None]:
         except BrokenPipeError:  # the reader has had enough, as `head` does
             _close_output()
             raise SystemExit(141) from None
-        except KNOWN as error:
+        except USER_ERRORS as error:
             if getattr(error, "filename", None) == STANDARD_OUTPUT:
                 _close_output()
             if debug:
@@ -77,7 +83,7 @@ def _close_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _warned(message: Any, *place: Any) -> None:
+def _print_warning(message: Warning | str, *place: object) -> None:
     say(f"momentmix: {_on_one_line(message)}", err)
 
 
@@ -110,7 +116,7 @@ def note(message: str) -> None:
 def show_table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     if not out.is_terminal:
         lines = ("\t".join(visible(_on_one_line(cell)) for cell in c) for c in (heads, *rows))
-        _write("".join(f"{line}\n" for line in lines))
+        _write_out("".join(f"{line}\n" for line in lines))
         return
     table = Table(title=_literal(title), title_justify="left")
     for head in heads:
@@ -127,7 +133,7 @@ def _literal(text: str, style: str = "") -> Text:
 
 def visible(text: str) -> str:
     """With characters that would act on a terminal, or hide what is there, as their codes."""
-    return _ACTING.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return _UNSAFE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def in_csv(name: str) -> str:
@@ -135,32 +141,33 @@ def in_csv(name: str) -> str:
     return "".join(c if c in "\n\r\t" and not out.is_terminal else visible(c) for c in name)
 
 
-def _write(text: str) -> None:
+def _write_out(text: str) -> None:
     with naming(STANDARD_OUTPUT):
         sys.stdout.write(text)
 
 
-def show_json(document: Any) -> None:
+def show_json(document: JsonValue) -> None:
     """Numbers that are not finite become null: JSON has no word for them."""
-    text = json.dumps(_plain(document), allow_nan=False, ensure_ascii=False)
-    _write(_ACTING.sub(lambda found: json.dumps(found[0])[1:-1], text) + "\n")
+    text = json.dumps(_json_ready(document), allow_nan=False, ensure_ascii=False)
+    _write_out(_UNSAFE.sub(lambda found: json.dumps(found[0])[1:-1], text) + "\n")
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
+def _json_ready(value: JsonValue) -> JsonValue:
+    """The same in the types that Python's ``json`` writes."""
+    if isinstance(value, Mapping):
+        return {str(key): _json_ready(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
+        return [_json_ready(item) for item in value]
     if isinstance(value, np.ndarray):
-        return _plain(value.tolist())
+        return _json_ready(value.tolist())
     if isinstance(value, np.generic):
-        return _plain(value.item())
+        return _json_ready(value.item())
     if isinstance(value, float) and not np.isfinite(value):
         return None
     return value
 
 
-def working(what: str) -> AbstractContextManager[Any]:
+def working(what: str) -> AbstractContextManager[object]:
     """Shows on a terminal that something goes on whose end cannot be told."""
     return err.status(what) if err.is_terminal else nullcontext()
 

@@ -7,13 +7,14 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Literal, TypedDict, cast
 
 import typer
 
 from momentmix.cli.console import (
     Debug,
     Json,
+    JsonValue,
     aside,
     err,
     note,
@@ -24,15 +25,24 @@ from momentmix.cli.console import (
     show_table,
     working,
 )
-from momentmix.cli.reading import Columns, Rows, read_rows, split
-from momentmix.cli.show import described, show_mixture
+from momentmix.cli.reading import Columns, Rows, column_names, read_rows
+from momentmix.cli.show import mixture_document, show_mixture
 from momentmix.cli.writing import check_output
-from momentmix.covariance import COVARIANCE_TYPES
+from momentmix.covariance import COVARIANCE_TYPES, CovarianceName
 from momentmix.distributions.moment_tensors import MomentTensors
 from momentmix.estimators.moment_mixture import MomentMixture
 from momentmix.estimators.settings import check_mixture_settings
 from momentmix.selection import Choice, choose_components
 from momentmix.summary import FitSummary, counted
+
+
+class Settings(TypedDict):
+    """Parameters of MomentMixture that the command sets."""
+
+    covariance_type: CovarianceName
+    order: int | Literal["auto"]
+    random_state: int
+    prior: float | Literal["auto", "cv"] | None
 
 
 def fit(
@@ -75,38 +85,32 @@ def fit(
         check_output(report, (".html",))
         if report is not None:
             import momentmix.report  # noqa: F401  (what it lacks is better known before the fit)
-        settings: dict[str, Any] = {
-            "covariance_type": covariance,
+        settings: Settings = {
+            "covariance_type": cast(CovarianceName, covariance),  # which is checked below
             "order": "auto" if order is None else order,
             "random_state": seed,
-            "prior": _prior(prior),
+            "prior": _prior_setting(prior),
         }
-        number = _number(components)
+        number = _component_count(components)
         check_mixture_settings(MomentMixture(1 if number is None else number, **settings))
         if files[0].suffix.lower() == ".npz":
             if len(files) > 1 or columns is not None:
                 raise ValueError("give one file of moments alone; its columns are chosen already")
             if compare_em:
                 raise ValueError("--compare-em needs the rows; moments are not enough for EM")
-            found, summary = of_moments(files[0], number, settings)
+            found, summary = fit_moments(files[0], number, settings)
         else:
             gap = "fill it, or use momentmix moments --missing pairwise and fit those"
-            rows = read_rows(files, split(columns), gap=gap)
-            found, summary = of_rows(rows, number, settings)
+            rows = read_rows(files, column_names(columns), gap=gap)
+            found, summary = fit_rows(rows, number, settings)
             if compare_em:
                 with working("fitting scikit-learn's EM from ten starts"):
                     summary.add_scikit_learn(seed)
-        if output is not None:
-            summary.mixture.save(output)
-        if report is not None:
-            from momentmix.report import write_report
-
-            with working("writing the report"):
-                write_report(report, summary, output)
+        _write_files(summary, output, report)
         with working("comparing moments"):
             summary.remarks  # noqa: B018  (computed once, here)
         if as_json:
-            show_json(facts(summary) | {"converged": found.converged_})
+            show_json(summary_document(summary) | {"converged": found.converged_})
         else:
             show_summary(summary)
             for what, path in (("model", output), ("report", report)):
@@ -116,13 +120,24 @@ def fit(
             raise KeyboardInterrupt  # after the best so far has been kept
 
 
-def of_rows(
-    rows: Rows, number: int | None, settings: dict[str, Any]
+def _write_files(summary: FitSummary, output: Path | None, report: Path | None) -> None:
+    """The model and the page about it, where they were asked for."""
+    if output is not None:
+        summary.mixture.save(output)
+    if report is not None:
+        from momentmix.report import write_report
+
+        with working("writing the report"):
+            write_report(report, summary, output)
+
+
+def fit_rows(
+    rows: Rows, number: int | None, settings: Settings
 ) -> tuple[MomentMixture, FitSummary]:
     """A fit with a given number of components, or as many as the BIC asks for."""
     choices: list[Choice] = []
     begin = time.perf_counter()
-    with _noted() as notes:
+    with _warnings_as_notes() as notes:
         if number is None:
             best, choices = choose_components(rows.X, callback=_tell_choice, **settings)
             found = best.fit
@@ -142,14 +157,15 @@ def of_rows(
     return found, summary
 
 
-def of_moments(
-    path: Path, number: int | None, settings: dict[str, Any]
+def fit_moments(
+    path: Path, number: int | None, settings: Settings
 ) -> tuple[MomentMixture, FitSummary]:
+    """A fit to the moments in a file."""
     if number is None:
         raise ValueError("-k auto needs rows: the BIC is not known from moments; give a number")
     moments = MomentTensors.load(path)
     begin = time.perf_counter()
-    with _noted() as notes:
+    with _warnings_as_notes() as notes:
         found = MomentMixture(number, verbose=int(err.is_terminal), **settings)
         found.fit_moments(moments)
     seconds = time.perf_counter() - begin
@@ -164,6 +180,7 @@ def of_moments(
 
 
 def show_summary(summary: FitSummary) -> None:
+    """What a person reads after a fit."""
     if summary.choices and out.is_terminal:  # a pipe gets one table
         show_table(
             "Number of components by BIC",
@@ -189,8 +206,8 @@ def show_summary(summary: FitSummary) -> None:
         note(remark)
 
 
-def facts(summary: FitSummary) -> dict[str, Any]:
-    """For ``--json``."""
+def summary_document(summary: FitSummary) -> dict[str, JsonValue]:
+    """What ``--json`` prints."""
     value = summary.log_likelihood
     return {
         "source": summary.source,
@@ -199,7 +216,7 @@ def facts(summary: FitSummary) -> dict[str, Any]:
         "log_likelihood": value,
         "aic": None if value is None or summary.collapsed else summary.aic(value),
         "bic": None if value is None or summary.collapsed else summary.bic(value),
-        "mixture": described(summary.mixture),
+        "mixture": mixture_document(summary.mixture),
         "moments": [match._asdict() for match in summary.matches],
         "choices": [
             {
@@ -216,7 +233,7 @@ def facts(summary: FitSummary) -> dict[str, Any]:
 
 
 @contextmanager
-def _noted() -> Iterator[list[str]]:
+def _warnings_as_notes() -> Iterator[list[str]]:
     """Warnings of a fit as sentences, each once; known when the block has ended."""
     notes: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
@@ -234,16 +251,17 @@ def _tell_choice(choice: Choice) -> None:
         say(f"{counted(choice.n_components, 'component')}: BIC {choice.bic:,.1f}", err)
 
 
-def _prior(text: str) -> str | float | None:
-    if text in ("auto", "cv", "none"):
-        return None if text == "none" else text
+def _prior_setting(text: str) -> float | Literal["auto", "cv"] | None:
+    words: dict[str, Literal["auto", "cv"] | None] = {"auto": "auto", "cv": "cv", "none": None}
+    if text in words:
+        return words[text]
     try:
         return float(text)
     except ValueError:
         raise ValueError(f"--prior is auto, cv, none or a number of rows, got {text!r}") from None
 
 
-def _number(components: str) -> int | None:
+def _component_count(components: str) -> int | None:
     if components == "auto":
         return None
     try:

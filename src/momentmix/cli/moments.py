@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from momentmix.cli.console import Debug, err, plain_errors, reading_bar, say
-from momentmix.cli.reading import Columns, split
+from momentmix.cli.reading import Columns, column_names
 from momentmix.cli.writing import check_output
 from momentmix.distributions.accumulate import Pass
 
@@ -31,7 +31,7 @@ def moments(
         if any(str(path) == "-" for path in files):
             raise ValueError("moments reads files, so that it can go on after a stop; - is none")
         check_output(output, (".npz",))
-        run = Pass(files, order, output, columns=split(columns), missing=missing)
+        run = Pass(files, order, output, columns=column_names(columns), missing=missing)
         if run.resumed:
             say(f"going on from {run.checkpoint} after {run.moments.count:,} rows", err)
         total = sum(table.size for table in run.tables)

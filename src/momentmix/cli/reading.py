@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import typer
@@ -21,6 +21,7 @@ from momentmix.distributions.moment_tensors import MomentTensors
 from momentmix.distributions.samples import Samples
 from momentmix.files.tables import Table, ending_of, open_table
 from momentmix.files.writing import naming
+from momentmix.summary import Distribution
 
 Files = Annotated[
     list[Path],
@@ -31,12 +32,14 @@ ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="a model file (
 
 
 class Rows(NamedTuple):
-    X: np.ndarray
-    names: list[str] | None
-    source: str
+    """The rows of some tables."""
+
+    X: np.ndarray  # (p, n)
+    names: list[str] | None  # of the columns
+    source: str  # what they are called
 
 
-def split(columns: str | None) -> list[str] | None:
+def column_names(columns: str | None) -> list[str] | None:
     """Names with commas between them; a name with a comma in it stands in quotes."""
     if columns is None:
         return None
@@ -48,7 +51,7 @@ def split(columns: str | None) -> list[str] | None:
 
 
 @contextmanager
-def opened(
+def open_tables(
     files: Sequence[Path],
     columns: Sequence[str] | None = None,
     preferred: Sequence[str] | None = None,
@@ -99,7 +102,7 @@ def read_rows(
     gap: str = "fill it or leave the row out",
 ) -> Rows:
     """All rows of some tables, in memory; ``gap`` is what to do about a missing number."""
-    with opened(files, columns, preferred) as tables, reading_bar() as bar:
+    with open_tables(files, columns, preferred) as tables, reading_bar() as bar:
         task = bar.add_task("reading", total=sum(table.size for table in tables), rows=0)
         done, rows, pieces = 0, 0, []
         for table in tables:
@@ -131,13 +134,15 @@ def is_table(path: Path) -> bool:
     return path.suffix.lower() not in (".json", ".npz")
 
 
-def distribution(
+def read_distribution(
     path: Path, columns: Sequence[str] | None = None, preferred: Sequence[str] | None = None
-) -> tuple[Any, Sequence[str] | None]:
+) -> tuple[Distribution, Sequence[str] | None]:
     """A model (.json), moments (.npz) or the samples of a table, and the names of the columns."""
     if is_table(path):
         rows = read_rows([path], columns, preferred)
         return Samples(rows.X), rows.names
-    found: Any = Mixture if path.suffix.lower() == ".json" else MomentTensors
-    found = found.load(path)
-    return found, found.feature_names
+    if path.suffix.lower() == ".json":
+        mixture = Mixture.load(path)
+        return mixture, mixture.feature_names
+    moments = MomentTensors.load(path)
+    return moments, moments.feature_names

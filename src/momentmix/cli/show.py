@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import typer
 
-from momentmix.cli.console import Debug, Json, note, out, plain_errors, show_json, show_table
+from momentmix.cli.console import (
+    Debug,
+    Json,
+    JsonValue,
+    note,
+    out,
+    plain_errors,
+    show_json,
+    show_table,
+)
 from momentmix.cli.reading import ModelFile
 from momentmix.distributions.mixture import Mixture
-from momentmix.summary import components, counted, names_of, number, remarks
+from momentmix.summary import components, counted, names_of, readable, remarks
 from momentmix.support.array import to_numpy
 
 _MOST_COLUMNS = 8
@@ -25,7 +34,7 @@ def show(model: ModelFile, as_json: Json = False, debug: Debug = False) -> None:
     with plain_errors(debug):
         mixture = Mixture.load(model)
         if as_json:
-            show_json(described(mixture))
+            show_json(mixture_document(mixture))
             return
         show_mixture(mixture)
         for remark in remarks(mixture):
@@ -47,6 +56,7 @@ def demo(
 
 
 def show_mixture(mixture: Mixture) -> None:
+    """The components as a table, "mean ± deviation" in one cell only where a person reads it."""
     names = names_of(mixture)
     # A pipe gets every column; a terminal those that fit it.
     shown = min(len(names), _MOST_COLUMNS) if out.is_terminal else len(names)
@@ -60,7 +70,7 @@ def show_mixture(mixture: Mixture) -> None:
         cells = [str(part.number), f"{part.weight:.4f}"]
         for mean, deviation in list(zip(part.mean, part.deviation, strict=True))[:shown]:
             if out.is_terminal:
-                cells.append(f"{number(mean)} ± {number(deviation, 2)}")
+                cells.append(f"{readable(mean)} ± {readable(deviation, 2)}")
             else:
                 cells += [f"{mean:.6g}", f"{deviation:.6g}"]
         rows.append(cells)
@@ -70,7 +80,7 @@ def show_mixture(mixture: Mixture) -> None:
     show_table(f"{title}: mean ± standard deviation{more}", heads, rows)
 
 
-def described(mixture: Mixture) -> dict[str, Any]:
+def mixture_document(mixture: Mixture) -> dict[str, JsonValue]:
     """For ``--json``: the parameters under the names of the model file, and all features named."""
     parameters = {
         name: to_numpy(getattr(mixture, name)).astype(np.float64)

@@ -9,7 +9,7 @@ import numpy as np
 import typer
 
 from momentmix.cli.console import Debug, Json, aside, plain_errors, show_json, show_table, working
-from momentmix.cli.reading import Columns, Files, ModelFile, rows_for, split
+from momentmix.cli.reading import Columns, Files, ModelFile, column_names, rows_for
 from momentmix.cli.writing import check_output, write_table
 from momentmix.distributions.mixture import Mixture
 from momentmix.estimators.predictions import posterior
@@ -19,6 +19,16 @@ Output = Annotated[
     Path | None,
     typer.Option("-o", "--output", help="a .csv, .npy, .parquet or .arrow file, not the screen"),
 ]
+
+
+#: Of the numbers that :func:`likelihoods` gives.
+_HEADINGS = {
+    "rows": "rows",
+    "log_likelihood": "log-likelihood",
+    "mean_log_likelihood": "a row",
+    "aic": "AIC",
+    "bic": "BIC",
+}
 
 
 def predict(
@@ -41,18 +51,17 @@ def predict(
     with plain_errors(debug):
         check_output(output)
         mixture = Mixture.load(model)
-        rows = rows_for(mixture, files, split(columns))
+        rows = rows_for(mixture, files, column_names(columns))
         with working("predicting"):
             R = posterior(mixture, rows.X)
         labels = R.argmax(axis=1)
-        names, found = ["component", "probability"], [labels, R.max(axis=1)]
+        found = {"component": labels, "probability": R.max(axis=1)}
         if proba:
-            names += [f"p{j}" for j in range(R.shape[1])]
-            found += list(R.T)
+            found |= {f"p{j}": column for j, column in enumerate(R.T)}
         if as_json:
-            show_json(dict(zip(names, found, strict=True)))
+            show_json(found)
         else:
-            write_table(output, names, found)
+            write_table(output, found)
         if output is not None:
             counts = np.bincount(labels, minlength=R.shape[1])
             aside(f"{output}: {len(labels):,} rows; by component: {', '.join(map(str, counts))}")
@@ -75,24 +84,22 @@ def score(
     with plain_errors(debug):
         check_output(output)
         mixture = Mixture.load(model)
-        rows = rows_for(mixture, files, split(columns))
+        rows = rows_for(mixture, files, column_names(columns))
         with working("scoring"):
             log_density = np.asarray(mixture.log_prob(rows.X))
         if output is not None:
-            write_table(output, ["log_density"], [log_density])
+            write_table(output, {"log_density": log_density})
         summary = FitSummary(mixture, rows.source, X=rows.X)
         values = likelihoods(summary, float(log_density.sum()))
         if as_json:
             show_json(values)
             return
-        show_table(
-            rows.source,
-            ["rows", "log-likelihood", "a row", "AIC", "BIC"],
-            [[f"{value:.6f}".rstrip("0").rstrip(".") for value in values.values()]],
-        )
+        cells = [f"{values[key]:.6f}".rstrip("0").rstrip(".") for key in _HEADINGS]
+        show_table(rows.source, [*_HEADINGS.values()], [cells])
 
 
 def likelihoods(summary: FitSummary, total: float) -> dict[str, float]:
+    """What ``score`` says of rows whose log-likelihood is ``total``."""
     rows = summary.rows or 1
     return {
         "rows": rows,
@@ -119,12 +126,12 @@ def sample(
         check_output(output)
         mixture = Mixture.load(model)
         X, component = mixture.sample(count, seed)
-        names, columns = names_of(mixture), list(np.asarray(X).T)
+        columns = dict(zip(names_of(mixture), np.asarray(X).T, strict=True))
         if labels:
             label = "component"
-            while label in names:
+            while label in columns:
                 label += "_"
-            names, columns = [*names, label], [*columns, component]
-        write_table(output, names, columns)
+            columns[label] = component
+        write_table(output, columns)
         if output is not None:
             aside(f"{output}: {count:,} rows")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import BinaryIO
 
 import numpy as np
 
@@ -31,24 +31,24 @@ def check_output(path: Path | None, endings: Sequence[str] = ENDINGS) -> None:
             ) from error
 
 
-def write_table(path: Path | None, names: Sequence[str], columns: Sequence[np.ndarray]) -> None:
+def write_table(path: Path | None, columns: Mapping[str, np.ndarray]) -> None:
     """Columns of numbers under their names; to standard output without a path."""
     if path is None:
         with naming(STANDARD_OUTPUT):
-            _csv(sys.stdout.buffer, [in_csv(name) for name in names], columns)
+            _write_csv(sys.stdout.buffer, map(in_csv, columns), [*columns.values()])
             sys.stdout.flush()
         return
     ending = path.suffix.lower()
     with written_whole(path) as file:
         if ending == ".csv":
-            _csv(file, names, columns)
+            _write_csv(file, columns, [*columns.values()])
         elif ending == ".npy":
-            np.save(file, np.column_stack(columns), allow_pickle=False)
+            np.save(file, np.column_stack([*columns.values()]), allow_pickle=False)
         else:
             import pyarrow as pa
             from pyarrow import parquet
 
-            table = pa.table(list(columns), names=list(names))
+            table = pa.table([*columns.values()], names=[*columns])
             if ending == ".parquet":
                 parquet.write_table(table, file)
             else:
@@ -56,7 +56,7 @@ def write_table(path: Path | None, names: Sequence[str], columns: Sequence[np.nd
                     writer.write_table(table)
 
 
-def _csv(file: Any, names: Sequence[str], columns: Sequence[np.ndarray]) -> None:
+def _write_csv(file: BinaryIO, names: Iterable[str], columns: Sequence[np.ndarray]) -> None:
     """Every float so that it reads back the same."""
     import csv
     import io

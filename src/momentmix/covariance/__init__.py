@@ -14,6 +14,7 @@ from momentmix.covariance.spherical import Spherical
 from momentmix.covariance.tied import Tied
 from momentmix.covariance.validation import (
     COVARIANCE_TYPES,
+    CovarianceName,
     common_noise,
     component_covariance,
     covariance_type,
@@ -26,6 +27,7 @@ __all__ = [
     "Bound",
     "Coordinates",
     "Covariance",
+    "CovarianceName",
     "Diagonal",
     "Full",
     "Kind",

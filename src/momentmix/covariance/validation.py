@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from momentmix.covariance.base import Covariance, Kind
 from momentmix.covariance.diagonal import Diagonal
@@ -11,12 +11,13 @@ from momentmix.covariance.spherical import Spherical
 from momentmix.covariance.tied import Tied
 from momentmix.support.array import Array, all_finite, as_float_array, namespace
 
+#: What users call the types that a mixture may have.
+CovarianceName: TypeAlias = Literal["full", "tied", "diag", "spherical"]
 _KINDS: dict[str, Kind] = {kind.name: kind for kind in (Full, Tied, Diagonal, Spherical)}
-#: Names of the types that a mixture may have.
 COVARIANCE_TYPES = tuple(_KINDS)
 
 
-def covariance_type(name: Any) -> Kind:
+def covariance_type(name: object) -> Kind:
     """The type that users call so."""
     if not isinstance(name, str) or name not in _KINDS:
         raise ValueError(f"covariance_type must be one of {COVARIANCE_TYPES}, got {name!r}")

@@ -6,7 +6,7 @@ from typing import Literal
 
 from numpy.typing import ArrayLike
 
-from momentmix.covariance import covariance_type
+from momentmix.covariance import CovarianceName, covariance_type
 from momentmix.data.sources import Data
 from momentmix.estimators.base import MixtureEstimator
 from momentmix.estimators.settings import check_mixture_settings
@@ -127,7 +127,7 @@ class MomentMixture(MixtureEstimator):
         self,
         n_components: int = 1,
         *,
-        covariance_type: Literal["full", "tied", "diag", "spherical"] = "full",
+        covariance_type: CovarianceName = "full",
         order: int | Literal["auto"] = "auto",
         order_weights: ArrayLike | Literal["auto"] = "auto",
         omega: float | None = None,

@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from html import escape
 from importlib.resources import files
 from os import PathLike
 from pathlib import Path
 from string import Template
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -18,11 +20,33 @@ import momentmix
 from momentmix.files.writing import written_whole
 from momentmix.plotting import COLOURS, telling_features
 from momentmix.report.pictures import pictures
-from momentmix.selection import best_choice
-from momentmix.summary import FitSummary, Match, Rival, components, counted, names_of, number
+from momentmix.selection import Choice, best_choice
+from momentmix.summary import (
+    Component,
+    FitSummary,
+    Match,
+    Rival,
+    components,
+    counted,
+    names_of,
+    readable,
+)
 
 #: Columns of the data that the table of components shows.
 MOST_COLUMNS = 20
+
+Row = TypeVar("Row")
+
+
+class Cell(NamedTuple):
+    """One cell of a table."""
+
+    value: float  # by which its column sorts
+    html: str
+
+
+#: A heading, and the cell below it that a row of the table has.
+Column: TypeAlias = tuple[str, Callable[[Row], Cell]]
 
 
 def write_report(
@@ -50,6 +74,7 @@ def write_report(
 
 
 def page(report: FitSummary, model: str | PathLike[str] | None = None) -> str:
+    """The page as text."""
     title = f"{counted(report.mixture.n_components, 'Gaussian component')} in {report.source}"
     drawn = pictures(report)
     parts = [
@@ -77,12 +102,14 @@ def _cards(report: FitSummary) -> str:
         cards.insert(0, ("rows", f"{report.rows:,}"))
     cards.append(("covariances", mixture.covariance_type))
     if report.log_likelihood is not None:
-        cards.append(("log-likelihood", _nats(report.log_likelihood)))
-        bic = "—" if len(report.collapsed) else _nats(report.bic(report.log_likelihood))
+        cards.append(("log-likelihood", _one_decimal(report.log_likelihood)))
+        bic = "—" if len(report.collapsed) else _one_decimal(report.bic(report.log_likelihood))
         cards.append(("BIC", bic))
     if report.seconds is not None:
         cards.append(("seconds", f"{report.seconds:.2g}"))
-    items = "".join(f"<li><b>{escape(v)}</b><span>{escape(k)}</span></li>" for k, v in cards)
+    items = "".join(
+        f"<li><b>{escape(value)}</b><span>{escape(what)}</span></li>" for what, value in cards
+    )
     return f'<ul class="cards">{items}</ul>'
 
 
@@ -105,45 +132,50 @@ def _components(report: FitSummary) -> str:
             f"<p class='soft'>Of {len(names)} columns, the {MOST_COLUMNS} in which the components "
             "lie furthest apart. The model file has them all.</p>"
         )
-    heads = ["component", "weight", *(["rows, about"] if report.rows else [])]
-    heads += [names[i] for i in shown]
-    body = []
-    for part in components(mixture):
-        colour = COLOURS[part.number % len(COLOURS)]
-        share = f"{100 * part.weight:.1f} %"
-        bar = f'<span class="bar"><i style="width:{100 * part.weight:.1f}%;background:{colour}">'
-        cells = [
-            (part.number, f'<span class="dot" style="background:{colour}"></span>{part.number}'),
-            (part.weight, f"{share}{bar}</i></span>"),
-        ]
-        if report.rows:
-            cells.append((part.weight, f"{part.weight * report.rows:,.0f}"))
-        for i in shown:
-            mean, deviation = part.mean[i], part.deviation[i]
-            cells.append((mean, f"{number(mean)} <small>± {number(deviation, 2)}</small>"))
-        body.append(cells)
+    columns: list[Column[Component]] = [("component", _component_cell), ("weight", _weight_cell)]
+    if report.rows:
+        columns.append(("rows, about", partial(_rows_cell, report.rows)))
+    columns += [(names[i], partial(_feature_cell, i)) for i in shown]
     return (
         "<h2>Components</h2>\n<p>Mean ± standard deviation of each column in each component, the "
-        "largest first. Press a heading to sort.</p>" + note + table(heads, body)
+        "largest first. Press a heading to sort.</p>" + note + table(columns, components(mixture))
     )
+
+
+def _component_cell(part: Component) -> Cell:
+    colour = COLOURS[part.number % len(COLOURS)]
+    return Cell(part.number, f'<span class="dot" style="background:{colour}"></span>{part.number}')
+
+
+def _weight_cell(part: Component) -> Cell:
+    percent, colour = f"{100 * part.weight:.1f}", COLOURS[part.number % len(COLOURS)]
+    bar = f'<span class="bar"><i style="width:{percent}%;background:{colour}"></i></span>'
+    return Cell(part.weight, f"{percent} %{bar}")
+
+
+def _rows_cell(rows: int, part: Component) -> Cell:
+    return Cell(part.weight, f"{part.weight * rows:,.0f}")
+
+
+def _feature_cell(feature: int, part: Component) -> Cell:
+    mean, deviation = part.mean[feature], part.deviation[feature]
+    return Cell(mean, f"{readable(mean)} <small>± {readable(deviation, 2)}</small>")
 
 
 def _moments(matches: list[Match]) -> str:
     if not matches:
         return ""
     known = any(np.isfinite(match.noise) for match in matches)
-    heads = ["order", "distance", "of the moment"]
-    heads += ["expected from sampling", "ratio"] if known else []
-    body = []
-    for match in matches:
-        cells = [(match.order, f"{match.order}"), (match.distance, _length(match.distance))]
-        relative = f"{number(100 * match.relative, 2)} %" if match.relative > 1e-9 else "—"
-        cells.append((np.nan_to_num(match.relative), relative))
-        if known:
-            cells.append((match.noise, number(match.noise, 3)))
-            shown = _length(match.ratio) if np.isfinite(match.ratio) else "—"
-            cells.append((np.nan_to_num(match.ratio), shown))
-        body.append(cells)
+    columns: list[Column[Match]] = [
+        ("order", lambda match: Cell(match.order, f"{match.order}")),
+        ("distance", lambda match: Cell(match.distance, _distance_text(match.distance))),
+        ("of the moment", _relative_cell),
+    ]
+    if known:
+        columns += [
+            ("expected from sampling", lambda match: Cell(match.noise, readable(match.noise, 3))),
+            ("ratio", _ratio_cell),
+        ]
     words = (
         " A ratio of about 1 or less is as good as this number of rows allows; far above 1 the "
         "mixture misses something: order 3 is skewness, order 4 the weight of tails."
@@ -153,33 +185,39 @@ def _moments(matches: list[Match]) -> str:
     return (
         "<h2>How well the moments are matched</h2>\n<p>The distance between the moments of the "
         "mixture and those of the data, about the data's mean and in units of its standard "
-        f"deviations.{words}</p>" + table(heads, body)
+        f"deviations.{words}</p>" + table(columns, matches)
     )
 
 
-def _length(value: float) -> str:
-    return number(value, 3) if value > 1e-9 else "0"  # the rest is rounding
+def _relative_cell(match: Match) -> Cell:
+    percent = f"{readable(100 * match.relative, 2)} %" if match.relative > 1e-9 else "—"
+    return Cell(np.nan_to_num(match.relative), percent)
+
+
+def _ratio_cell(match: Match) -> Cell:
+    shown = _distance_text(match.ratio) if np.isfinite(match.ratio) else "—"
+    return Cell(np.nan_to_num(match.ratio), shown)
+
+
+def _distance_text(value: float) -> str:
+    return readable(value, 3) if value > 1e-9 else "0"  # the rest is rounding
 
 
 def _choices(report: FitSummary) -> str:
     if not report.choices:
         return ""
     best = best_choice(report.choices).n_components
-    body = [
-        [
-            (choice.n_components, f"{choice.n_components}"),
-            (choice.log_likelihood, _nats(choice.log_likelihood)),
-            (choice.bic, _nats(choice.bic)),
-            (choice.collapsed, f"{choice.collapsed}" if choice.collapsed else ""),
-        ]
-        for choice in report.choices
+    columns: list[Column[Choice]] = [
+        ("components", lambda choice: Cell(choice.n_components, f"{choice.n_components}")),
+        ("log-likelihood", lambda choice: _number_cell(choice.log_likelihood)),
+        ("BIC", lambda choice: _number_cell(choice.bic)),
+        ("collapsed", lambda choice: Cell(choice.collapsed, f"{choice.collapsed or ''}")),
     ]
-    rows = [choice.n_components == best for choice in report.choices]
     return (
         "<h2>How many components</h2>\n<p>The Bayesian information criterion weighs the "
         f"likelihood against the number of parameters; it is least for {best} among the fits in "
         "which no component has collapsed onto next to nothing.</p>"
-        + table(["components", "log-likelihood", "BIC", "collapsed"], body, rows)
+        + table(columns, report.choices, lambda choice: choice.n_components == best)
     )
 
 
@@ -189,24 +227,17 @@ def _rivals(report: FitSummary) -> str:
     ours = Rival("this fit", report.log_likelihood, report.seconds or 0.0)
     all_fits = [ours, *report.rivals]
     best = max(fit.log_likelihood for fit in all_fits)
-    body = [
-        [
-            (i, escape(fit.name)),
-            (fit.log_likelihood, _nats(fit.log_likelihood)),
-            (report.bic(fit.log_likelihood), _nats(report.bic(fit.log_likelihood))),
-            (fit.seconds, f"{fit.seconds:.2g}"),
-        ]
-        for i, fit in enumerate(all_fits)
+    columns: list[Column[Rival]] = [
+        ("fit", lambda fit: Cell(all_fits.index(fit), escape(fit.name))),
+        ("log-likelihood", lambda fit: _number_cell(fit.log_likelihood)),
+        ("BIC", lambda fit: _number_cell(report.bic(fit.log_likelihood))),
+        ("seconds", lambda fit: Cell(fit.seconds, f"{fit.seconds:.2g}")),
     ]
     return (
         "<h2>Against EM</h2>\n<p>The same rows, number of components and covariance type. A higher "
         "log-likelihood, or a lower BIC, is better, unless a component has collapsed; the prior "
         "of this fit gives up a little of it on the rows that were fitted, for new ones.</p>"
-        + table(
-            ["fit", "log-likelihood", "BIC", "seconds"],
-            body,
-            [fit.log_likelihood == best for fit in all_fits],
-        )
+        + table(columns, all_fits, lambda fit: fit.log_likelihood == best)
     )
 
 
@@ -220,21 +251,32 @@ def _usage(model: str | PathLike[str] | None) -> str:
     return f"<h2>Using the model</h2>\n<pre>{code}</pre>"
 
 
-def _nats(value: float) -> str:
+def _one_decimal(value: float) -> str:
     return f"{value:,.1f}".replace("-", "−")
 
 
-def table(heads: list[str], body: list[list[tuple[float, str]]], best: Sequence[bool] = ()) -> str:
-    """A table whose columns sort by the numbers given with the cells; ``best`` rows stand out."""
-    top = "".join(f'<th scope="col"><button>{escape(head)}</button></th>' for head in heads)
-    marks = list(best) or [False] * len(body)
-    rows = "".join(
-        ('<tr class="best">' if mark else "<tr>")
-        + "".join(f'<td data-value="{float(key)!r}">{cell}</td>' for key, cell in cells)
+def _number_cell(value: float) -> Cell:
+    return Cell(value, _one_decimal(value))
+
+
+def table(
+    columns: Sequence[Column[Row]],
+    rows: Sequence[Row],
+    is_best: Callable[[Row], bool] = lambda row: False,
+) -> str:
+    """A table that sorts by any of its columns, each a heading and what it shows of a row."""
+    top = "".join(f'<th scope="col"><button>{escape(head)}</button></th>' for head, _ in columns)
+    body = "".join(
+        ('<tr class="best">' if is_best(row) else "<tr>")
+        + "".join(_td(cell(row)) for _, cell in columns)
         + "</tr>"
-        for cells, mark in zip(body, marks, strict=True)
+        for row in rows
     )
     return (
         f'<div class="scroll"><table class="sortable"><thead><tr>{top}</tr></thead>'
-        f"<tbody>{rows}</tbody></table></div>"
+        f"<tbody>{body}</tbody></table></div>"
     )
+
+
+def _td(cell: Cell) -> str:
+    return f'<td data-value="{float(cell.value)!r}">{cell.html}</td>'

@@ -18,13 +18,14 @@ from momentmix import plotting
 from momentmix.summary import FitSummary
 
 #: Stands for the colour of text until the page decides, by light or dark.
-_INK = "#123456"
+_TEXT_COLOUR = "#123456"
+#: Any, because the type of its keys is another in each version of matplotlib.
 _STYLE: Any = {
-    "text.color": _INK,
-    "axes.edgecolor": _INK,
-    "axes.labelcolor": _INK,
-    "xtick.color": _INK,
-    "ytick.color": _INK,
+    "text.color": _TEXT_COLOUR,
+    "axes.edgecolor": _TEXT_COLOUR,
+    "axes.labelcolor": _TEXT_COLOUR,
+    "xtick.color": _TEXT_COLOUR,
+    "ytick.color": _TEXT_COLOUR,
     "axes.facecolor": "none",
     "figure.facecolor": "none",
     "savefig.facecolor": "none",
@@ -90,14 +91,15 @@ def _figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def _html(figure: Any, words: str, name: str) -> str:
+def _html(figure: Figure, words: str, name: str) -> str:
+    """A picture with its caption as a part of the page; ``name`` begins the ids of its parts."""
     text = io.StringIO()
     FigureCanvasSVG(figure)
     figure.savefig(text, format="svg", dpi=150, metadata={"Date": None})
     svg = text.getvalue()
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.S)
-    svg = svg.replace(f": {_INK}", ": currentColor")
+    svg = svg.replace(f": {_TEXT_COLOUR}", ": currentColor")
     # Several pictures in one page must not share the names of their parts.
     svg = re.sub(r'(?<=<)(\w+ (?:[^<>]* )?)id="', rf'\g<1>id="{name}-', svg)
     svg = re.sub(r'(url\(#|href="#)', rf"\g<1>{name}-", svg)
