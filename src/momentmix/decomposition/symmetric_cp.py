@@ -23,7 +23,7 @@ from momentmix.estimators.settings import generator, number, one_of
 from momentmix.matching.choices import check_rank
 from momentmix.matching.matching import Fit
 from momentmix.moments.atoms import Atoms, Gradient
-from momentmix.moments.bilinear import AtomDistribution
+from momentmix.moments.distribution import AtomDistribution
 from momentmix.moments.orders import is_single, order_weights, whole_order
 from momentmix.support.warnings import warn_user
 

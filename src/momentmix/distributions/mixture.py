@@ -13,7 +13,7 @@ from momentmix.covariance import component_covariance
 from momentmix.distributions.samples import check_weights
 from momentmix.files.models import read_model, write_model
 from momentmix.moments.atoms import Atoms, Gradient
-from momentmix.moments.bilinear import AtomDistribution
+from momentmix.moments.distribution import AtomDistribution
 from momentmix.support.array import (
     Array,
     all_finite,

@@ -9,7 +9,7 @@ import numpy as np
 from momentmix.covariance import Zero
 from momentmix.covariance import noise_covariance as checked_noise
 from momentmix.moments.atoms import Atoms, Gradient
-from momentmix.moments.bilinear import AtomDistribution
+from momentmix.moments.distribution import AtomDistribution
 from momentmix.support.array import (
     Array,
     all_finite,
