@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -20,7 +20,7 @@ class Problem(Protocol):
 
     def value_and_gradient(self, x: np.ndarray) -> tuple[float, np.ndarray]: ...
 
-    def normal_equations(self, x: np.ndarray) -> Any: ...
+    def normal_equations(self, x: np.ndarray) -> NormalEquations: ...
 
 
 @dataclass
