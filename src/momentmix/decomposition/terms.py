@@ -91,7 +91,7 @@ class TermMatching(MomentMatching):
         start: Parameters,
         *,
         strict: bool,
-        callback: Callable | None = None,
+        callback: Callable[[int, float], None] | None = None,
         tol: float | None = None,
         max_iter: int | None = None,
     ) -> Found:

@@ -137,7 +137,9 @@ def _diagonal_pairs(P: Atoms, Q: Atoms, d: int) -> tuple[Cumulants, Pullback]:
 class _DiagonalBlock:
     """Some of the features of all pairs of diagonal atoms: entrywise powers, products of them."""
 
-    def __init__(self, left: tuple[Array, Array], right: tuple[Array, Array], d: int, xp: Namespace) -> None:
+    def __init__(
+        self, left: tuple[Array, Array], right: tuple[Array, Array], d: int, xp: Namespace
+    ) -> None:
         (self.A, s), (B, t) = left, right
         self.s, self.t = _powers(s, d // 2, xp), _powers(t, d // 2, xp)
         self.linear = [B] + [power * B for power in self.t[1:]]

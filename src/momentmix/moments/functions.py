@@ -121,7 +121,9 @@ def contract(P: Distribution, A: ArrayLike, order: Order) -> Array:
     return values[0] if single else values
 
 
-def contract_grad(P: Distribution, A: ArrayLike, order: Order) -> tuple[Array, Array, Gradient | None]:
+def contract_grad(
+    P: Distribution, A: ArrayLike, order: Order
+) -> tuple[Array, Array, Gradient | None]:
     """:func:`contract` with its gradients in A and in P.
 
     Returns
