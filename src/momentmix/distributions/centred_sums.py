@@ -154,9 +154,8 @@ def sums_of_rows(
         if present is None:
             sums = atom_sums(rows, centre, order)
         else:
-            sums = atom_sums(
-                _with_presence(rows, present, centre), np.zeros(2 * len(centre)), order
-            )
+            doubled = _with_presence(rows, present, centre)
+            sums = atom_sums(doubled, np.zeros(2 * len(centre)), order)
     if not np.all(np.isfinite(sums)):
         raise _not_finite(X, order)
     return CentredSums(centre, sums, order, missing)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from momentmix.distributions.centred_sums import CentredSums, checked_missing
+from momentmix.support.array import read_only
 from momentmix.tensors.packed import size_in_words, total_size
 
 FORMAT, VERSION = "momentmix-moments", 1
@@ -24,7 +25,7 @@ class MomentState(NamedTuple):
 
 
 def state_arrays(state: MomentState) -> dict[str, np.ndarray]:
-    """The state as arrays of numbers and text."""
+    """The state as arrays of numbers and text, which refuse to be written into."""
     names = {} if state.names is None else {"names": np.array(state.names)}
     return {
         **names,
@@ -33,8 +34,8 @@ def state_arrays(state: MomentState) -> dict[str, np.ndarray]:
         "order": np.array(state.sums.order),
         "missing": np.array(state.sums.missing),
         "count": np.array(state.n_rows),
-        "centre": state.sums.centre,
-        "sums": state.sums.sums,
+        "centre": read_only(state.sums.centre.view()),
+        "sums": read_only(state.sums.sums.view()),
     }
 
 

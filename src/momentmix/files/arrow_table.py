@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from momentmix.files.table import CHOOSE_COLUMNS, Piece, Place, Table, TableError
+from momentmix.files.table import NOT_A_NUMBER, Piece, Place, Table, TableError
 
 if TYPE_CHECKING:
     import pyarrow
@@ -56,9 +56,7 @@ class ArrowTable(Table):
             if not (
                 pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)
             ):
-                raise TableError(
-                    f"{self.label}, column {name}: {kind} is not a number{CHOOSE_COLUMNS}"
-                )
+                raise TableError(f"{self.label}, column {name}: {kind} {NOT_A_NUMBER}")
         with self._open() as source:
             for batch, first, share in self._batches(source, start.rows):
                 batch.validate()  # buffers as long as the batch says

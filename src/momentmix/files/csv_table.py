@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from momentmix.files.arrow_table import columns_as_rows, import_pyarrow
-from momentmix.files.table import BEGINNING, CHOOSE_COLUMNS, Piece, Place, Table, TableError
+from momentmix.files.table import BEGINNING, NOT_A_NUMBER, Piece, Place, Table, TableError
 
 _CSV_BLOCK, _LONGEST_LINE = 8 << 20, 64 << 20
 #: What stands for a missing number in text, in small letters.
@@ -129,9 +129,7 @@ class CsvTable(Table):
             for name in wanted:
                 cell = cells[names.index(name)].strip()
                 if cell and not _is_number(cell) and cell.lower() not in GAPS:
-                    return TableError(
-                        f"{where}, column {name}: {cell!r} is not a number{CHOOSE_COLUMNS}"
-                    )
+                    return TableError(f"{where}, column {name}: {cell!r} {NOT_A_NUMBER}")
             row += 1
         return TableError(f"{self.label}, rows {place.rows} to {row}: {error}")
 

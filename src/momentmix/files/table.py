@@ -17,8 +17,8 @@ import numpy as np
 
 #: Size of one piece in memory, in bytes of float64.
 PIECE_BYTES = 16 << 20
-#: What the error for a column of words advises.
-CHOOSE_COLUMNS = " (choose columns of numbers with --columns)"
+#: What is wrong with a column of words, and what to do.
+NOT_A_NUMBER = "is not a number (choose columns of numbers with --columns)"
 
 
 class TableError(ValueError):

@@ -6,7 +6,6 @@ over k of w[k] times the order-k quantity. P and Q are any distributions of this
 
 from __future__ import annotations
 
-
 import numpy as np
 
 from momentmix.covariance import Zero

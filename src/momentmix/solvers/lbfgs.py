@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 from scipy.optimize import minimize
 
-from momentmix.solvers.solution import Problem, Solution
+from momentmix.solvers.solution import Callback, Problem, Solution
 
 
 def lbfgs(
@@ -16,7 +14,7 @@ def lbfgs(
     *,
     max_iter: int = 1000,
     tol: float = 1e-8,
-    callback: Callable[[int, float], None] | None = None,
+    callback: Callback | None = None,
 ) -> Solution:
     """Minimise ``problem`` from ``x``; ``tol`` is SciPy's ftol, relative to the value."""
     history: list[float] = []

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import numpy as np
+
+#: Called after each iteration with its number, from 1, and the cost.
+Callback: TypeAlias = "Callable[[int, float], None]"
 
 
 class NormalEquations(Protocol):

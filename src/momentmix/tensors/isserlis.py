@@ -49,15 +49,18 @@ def gaussian_moments(means: np.ndarray, matrices: np.ndarray | None, d: int) -> 
     return M
 
 
-class Tables(NamedTuple):
-    """Places and counts for derivatives; (N, n), so for few moments only. Read-only."""
+class DerivativeTables(NamedTuple):
+    """For each multi-index I and each index a: where I∖a stands, and how often a is in I.
 
-    lower: np.ndarray  # (N, n) place of I∖a, or 0
-    counts: np.ndarray  # (N, n) c_a
+    (N, n) each, so for few moments only; read-only.
+    """
+
+    lower: np.ndarray  # the place of I∖a among orders 0..d; 0 where a is not in I
+    counts: np.ndarray  # c_a(I)
 
 
 @lru_cache(maxsize=8)
-def tables(n: int, d: int) -> Tables:
+def derivative_tables(n: int, d: int) -> DerivativeTables:
     N, starts = total_size(n, d), order_starts(n, d)
     counts, lower = np.zeros((2, N, n), dtype=np.int64)
     for k in range(1, d + 1):
@@ -66,7 +69,7 @@ def tables(n: int, d: int) -> Tables:
             a = packed_indices(n, k)[:, s]
             counts[rows, a] += 1
             lower[rows, a] = starts[k - 1] + removed(n, k)[:, s]
-    return Tables(read_only(lower), read_only(counts))
+    return DerivativeTables(read_only(lower), read_only(counts))
 
 
 @lru_cache(maxsize=8)
@@ -75,14 +78,14 @@ def pair_tables(n: int, d: int) -> tuple[np.ndarray, np.ndarray]:
 
     Halved because each a≠b stands twice in a symmetric dΣ.
     """
-    lower, counts = tables(n, d)
+    lower, counts = derivative_tables(n, d)
     return read_only(lower[lower]), read_only(0.5 * counts[:, :, None] * counts[lower])
 
 
 def mean_jacobian(M: np.ndarray, n: int, d: int) -> np.ndarray:
     """∂M/∂μ (m, N, n), M (m, N)."""
-    t = tables(n, d)
-    return t.counts * M[:, t.lower]
+    lower, counts = derivative_tables(n, d)
+    return counts * M[:, lower]
 
 
 def covariance_jacobian(M: np.ndarray, n: int, d: int) -> np.ndarray:
@@ -101,7 +104,7 @@ def hermite_factor(n: int, d: int) -> csr_array:
     He_I = Π_a He_{i_a}, and He_k(x) = Σ_j (-1)^j k! / (j! (k-2j)! 2^j) x^(k-2j).
     Order 0 is kept as it is.
     """
-    counts = tables(n, d).counts.tolist()
+    counts = derivative_tables(n, d).counts.tolist()
     place = {tuple(c): i for i, c in enumerate(counts)}
     rows: list[int] = []
     columns: list[int] = []
