@@ -16,7 +16,8 @@ import pytest
 
 from momentmix import Mixture, MomentTensors
 from momentmix.distributions.accumulate import CheckpointError, Pass
-from momentmix.files import tables
+from momentmix.files import csv_table
+from momentmix.files import table as table_module
 from momentmix.files.tables import Place, TableError, open_table
 
 NAMES = ["a", "b", "c"]
@@ -26,8 +27,8 @@ ENDINGS = ["npy", "csv", "parquet", "arrow", "arrows"]
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch):
     """Many pieces even of small files."""
-    monkeypatch.setattr(tables, "PIECE_BYTES", 8 * 3 * 70)
-    monkeypatch.setattr(tables, "_CSV_BLOCK", 3000)
+    monkeypatch.setattr(table_module, "PIECE_BYTES", 8 * 3 * 70)
+    monkeypatch.setattr(csv_table, "_CSV_BLOCK", 3000)
 
 
 def write(path, X, group=150):
@@ -176,7 +177,7 @@ def test_powers_that_overflow_are_named(tmp_path):
 
 @pytest.mark.parametrize("block", [8, 16, 64, 4000])
 def test_line_ends_inside_quotes(block, tmp_path, monkeypatch):
-    monkeypatch.setattr(tables, "_CSV_BLOCK", block)
+    monkeypatch.setattr(csv_table, "_CSV_BLOCK", block)
     (tmp_path / "x.csv").write_text('a,b\n1,"x\n7,y"\n3,z\n')
     np.testing.assert_array_equal(rows_of(tmp_path / "x.csv", columns=["a"]), [[1], [3]])
 
@@ -242,9 +243,9 @@ def test_files_that_are_no_tables(tmp_path):
 
 CHANGED = """
 import os, sys
-from momentmix.files import tables
+from momentmix.files import csv_table, table
 from momentmix.files.tables import TableError, open_table
-tables.PIECE_BYTES, tables._CSV_BLOCK = 24 * 500, 30_000
+table.PIECE_BYTES, csv_table._CSV_BLOCK = 24 * 500, 30_000
 path, act = sys.argv[1:]
 table, rows = open_table(path), 0
 try:
@@ -290,7 +291,7 @@ def test_a_byte_order_mark_alone_is_an_empty_line(text, tmp_path):
 
 
 def test_lines_without_end(tmp_path, monkeypatch):
-    monkeypatch.setattr(tables, "_LONGEST_LINE", 1000)
+    monkeypatch.setattr(csv_table, "_LONGEST_LINE", 1000)
     (tmp_path / "x.csv").write_bytes(b"1" * 2000)
     with pytest.raises(TableError, match=r"x\.csv, line 1: longer than"):
         open_table(tmp_path / "x.csv")
@@ -353,8 +354,8 @@ def test_checkpoints_of_other_runs_and_damaged_ones(tmp_path, rng):
 RUN = """
 import sys
 from momentmix.distributions import accumulate
-from momentmix.files import tables
-accumulate.CHECKPOINT_SECONDS, tables.PIECE_BYTES, tables._CSV_BLOCK = 0.0, 24 * 500, 30_000
+from momentmix.files import csv_table, table
+accumulate.CHECKPOINT_SECONDS, table.PIECE_BYTES, csv_table._CSV_BLOCK = 0.0, 24 * 500, 30_000
 from momentmix.cli import main
 sys.argv = ["momentmix", *sys.argv[1:]]
 main()

@@ -14,6 +14,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 import momentmix as mm
 from momentmix.moments import bilinear, cumulants
 from momentmix.support import parallel as _parallel
+from momentmix.support.protocols import Array, ArrayFunctions, FloatInfo, LinearAlgebra
 from zoo import NAMES, cases
 
 WEIGHTS = [1.0, 0.5, -0.2, 0.1, 0.05]
@@ -211,3 +212,12 @@ def imported(path):
 
 def test_oracles_share_no_code_with_the_package():
     assert not any("momentmix" in name for name in imported(Path(__file__).with_name("oracles.py")))
+
+
+def test_libraries_have_all_that_the_types_name(backend):
+    xp, always = backend.xp, vars(FloatInfo).keys() - {"eps", "max"}
+    pairs = (ArrayFunctions, xp), (LinearAlgebra, xp.linalg), (Array, backend.array(0.0))
+    for protocol, there in pairs:
+        names = vars(protocol).keys() - always
+        assert len(names) > 5
+        assert [name for name in names if not hasattr(there, name)] == []

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 import oracles
+from momentmix.decomposition import spectral
 from momentmix.tensors import isserlis, packed
 from momentmix.tensors.dense import packed_indices, packed_multiplicities
 from zoo import NAMES, cases
@@ -83,7 +84,7 @@ def test_covariance_of_the_moments_of_a_mixture(n, d, rng):
 
 
 def test_tables_count_like_the_dense_tensors():
-    t = isserlis.tables(4, 3)
+    t = isserlis.derivative_tables(4, 3)
     starts = packed.order_starts(4, 3)
     for k in range(4):
         rows = slice(starts[k], starts[k + 1])
@@ -120,3 +121,29 @@ def test_maps_of_moments_are_moments_of_mapped_atoms(n, d, rng):
     A = rng.normal(size=(2, n))
     want = entries(zip(w, means @ A.T, A @ C @ A.T, strict=True), d)
     np.testing.assert_allclose(packed.linear_map(S, A), want, rtol=1e-9, atol=1e-10)
+
+
+TABLES = {
+    "indices": lambda: packed_indices(3, 4),
+    "multiplicities": lambda: packed_multiplicities(3, 4),
+    "order_starts": lambda: packed.order_starts(3, 4),
+    "entry_orders": lambda: packed.entry_orders(3, 4),
+    "all_multiplicities": lambda: packed.multiplicities(3, 4),
+    "removed": lambda: packed.removed(3, 4),
+    "extended": lambda: packed.extended(3, 4),
+    "square_places": lambda: packed.square_places(3),
+    "counts": lambda: isserlis.derivative_tables(3, 4).counts,
+    "lower": lambda: isserlis.derivative_tables(3, 4).lower,
+    "pairs": lambda: isserlis.pair_tables(3, 4)[1],
+    "hermite": lambda: isserlis.hermite_factor(3, 4).data,
+    "roots": lambda: spectral._roots(3, 4),
+    "places": lambda: spectral._places(3, 4),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_tables_that_are_kept_refuse_writes(name):
+    """Whoever wrote into one would change every later result."""
+    table = TABLES[name]()
+    with pytest.raises(ValueError, match="read-only"):
+        table[...] = 0

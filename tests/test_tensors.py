@@ -390,3 +390,11 @@ def test_errors_say_what_to_do(rng):
     with pytest.raises(TypeError, match="MomentTensors"):
         T.merge(3)
     assert T.update(np.empty((0, 2))).count == 30
+
+
+def test_what_is_held_cannot_be_written_into(rng):
+    T = MomentTensors.from_samples(rng.normal(size=(30, 2)), 3)
+    state = T.state()
+    for array in (T.about([0.0, 0.0]), state["centre"], state["sums"]):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 1

@@ -17,6 +17,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from momentmix.support.array import read_only
 from momentmix.tensors.dense import packed_indices, packed_multiplicities, packed_size
 from momentmix.tensors.packed import extended, product_places
 
@@ -108,9 +109,9 @@ def _unit(X: np.ndarray) -> np.ndarray:
 
 @lru_cache(maxsize=32)
 def _roots(n: int, k: int) -> np.ndarray:
-    return np.sqrt(packed_multiplicities(n, k))
+    return read_only(np.sqrt(packed_multiplicities(n, k)))
 
 
 @lru_cache(maxsize=8)
 def _places(n: int, d: int) -> np.ndarray:
-    return product_places(n, *halves(d))
+    return read_only(product_places(n, *halves(d)))

@@ -128,4 +128,5 @@ def _above_noise(U: np.ndarray, values: np.ndarray, Vt: np.ndarray, noise: list[
 def second_moment(data: Data, basis: np.ndarray) -> float:
     """E‖Bᵀx‖² of the data along a basis B (n, r)."""
     points = Atoms(1.0, np.ascontiguousarray(basis.T), Zero(data.n), np)
-    return float(np.sum(data.inner_with(points, [0.0, 0.0, 1.0], gradient=False).values))
+    products = data.inner_with(points, [0.0, 0.0, 1.0], gradient=False)
+    return float(np.sum(np.asarray(products.values)))

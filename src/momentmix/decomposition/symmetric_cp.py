@@ -21,7 +21,7 @@ from momentmix.matching.fit import Fit
 from momentmix.matching.identifiability import check_rank
 from momentmix.matching.matching import Augmentation, SolverName
 from momentmix.moments.atoms import Atoms, Gradient
-from momentmix.moments.bilinear import AtomDistribution
+from momentmix.moments.distribution import AtomDistribution
 from momentmix.moments.orders import is_single, order_weights, whole_order
 from momentmix.support.checks import generator, number, one_of, whole_number
 from momentmix.support.warnings import warn_user

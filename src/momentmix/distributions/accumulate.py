@@ -12,18 +12,20 @@ import time
 from collections.abc import Callable, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from momentmix.distributions.moment_tensors import STATE, MomentTensors
+from momentmix.distributions.centred_sums import Missing
+from momentmix.distributions.moment_state import MEMBERS
+from momentmix.distributions.moment_tensors import MomentTensors
 from momentmix.files.arrays import checksum, read_arrays, write_arrays
 from momentmix.files.tables import BEGINNING, Piece, Place, Table, TableError, open_table
 from momentmix.files.writing import check_writable, written_whole
 
 #: Seconds between checkpoints.
 CHECKPOINT_SECONDS = 2.0
-_MEMBERS = ("note", "checksum", *STATE, *(f"before_{name}" for name in STATE))
+_MEMBERS = ("note", "checksum", *MEMBERS, *(f"before_{name}" for name in MEMBERS))
 
 
 class Counted(NamedTuple):
@@ -62,7 +64,7 @@ class Pass:
         output: str | PathLike[str],
         *,
         columns: Sequence[str] | None = None,
-        missing: str = "error",
+        missing: Missing = "error",
     ) -> None:
         self.tables = [open_table(path, columns) for path in paths]
         same_columns(self.tables)
@@ -130,7 +132,7 @@ class Pass:
             self.counted = self._begun
             self._save()
 
-    def _settings(self) -> dict[str, Any]:
+    def _settings(self) -> dict[str, object]:
         return {
             "files": [str(t.path.resolve()) for t in self.tables],
             "columns": self.tables[0].columns,

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 from os import PathLike
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from momentmix.covariance import component_covariance
 from momentmix.distributions.samples import check_weights
 from momentmix.files.models import read_model, write_model
 from momentmix.moments.atoms import Atoms, Gradient
-from momentmix.moments.bilinear import AtomDistribution
+from momentmix.moments.distribution import AtomDistribution
 from momentmix.support.array import (
     Array,
+    ArrayLike,
     all_finite,
     array_device,
     as_float_array,
@@ -29,6 +31,10 @@ from momentmix.support.parallel import parallel_map, worker_count
 from momentmix.tensors.dense import dense_moment
 
 _BLOCK_BYTES = 1 << 20
+#: Features by their positions, by a mask or as a slice.
+Features: TypeAlias = "Array | npt.ArrayLike | slice"
+#: A seed, a generator, or None for a seed from the system.
+RandomState: TypeAlias = "int | Sequence[int] | np.random.Generator | np.random.RandomState | None"
 
 
 class Mixture(AtomDistribution):
@@ -63,9 +69,9 @@ class Mixture(AtomDistribution):
 
     def __init__(
         self,
-        weights: Any,
-        means: Any,
-        covariances: Any,
+        weights: ArrayLike,
+        means: ArrayLike,
+        covariances: ArrayLike,
         covariance_type: str = "full",
         *,
         feature_names: Sequence[str] | None = None,
@@ -103,7 +109,9 @@ class Mixture(AtomDistribution):
 
     @property
     def weights(self) -> Array:
-        return self._atoms.weights
+        weights = self._atoms.weights
+        assert not isinstance(weights, float)  # one number for all is for samples
+        return weights
 
     @property
     def means(self) -> Array:
@@ -121,10 +129,6 @@ class Mixture(AtomDistribution):
     def n_components(self) -> int:
         return int(self.means.shape[0])
 
-    @property
-    def n_features(self) -> int:
-        return int(self.means.shape[1])
-
     def as_gradient(self, weights: Array, means: Array, covariances: Array | None) -> Gradient:
         return Gradient(weights, means, covariances)
 
@@ -132,7 +136,7 @@ class Mixture(AtomDistribution):
         """The dense moment tensor of one order; see :func:`momentmix.dense_moment`."""
         return dense_moment(self, order)
 
-    def sample(self, n_samples: int = 1, random_state: Any = None) -> tuple[Array, Array]:
+    def sample(self, n_samples: int = 1, random_state: RandomState = None) -> tuple[Array, Array]:
         """Independent draws X (n_samples, n) and the component (n_samples,) each came from."""
         if n_samples < 1:
             raise ValueError(f"n_samples must be at least 1, got {n_samples}")
@@ -148,15 +152,16 @@ class Mixture(AtomDistribution):
         for j in np.unique(labels):
             Z[labels == j] = means[j] + covariance.apply(root, int(j), Z[labels == j])
         xp = namespace(self.means)
-        where = {"device": array_device(self.means)}
-        return xp.asarray(Z, dtype=self.means.dtype, **where), xp.asarray(labels, **where)
+        device = array_device(self.means)
+        X = xp.asarray(Z, dtype=self.means.dtype, device=device)
+        return X, xp.asarray(labels, device=device)
 
-    def log_prob(self, X: Any) -> Array:
+    def log_prob(self, X: ArrayLike) -> Array:
         """log density at each row of X; (p,)."""
         log_joint = self.log_joint(X)
         return _logsumexp(log_joint)
 
-    def log_joint(self, X: Any) -> Array:
+    def log_joint(self, X: ArrayLike) -> Array:
         """log λ_j N(x_i; μ_j, Σ_j), (p, m), in blocks of rows."""
         X = self._checked_rows(X)
         xp = namespace(X, self.means)
@@ -181,7 +186,7 @@ class Mixture(AtomDistribution):
         parts = parallel_map(block, range(0, X.shape[0], step), worker_count(xp))
         return xp.concat(parts)
 
-    def marginal(self, features: Any) -> Mixture:
+    def marginal(self, features: Features) -> Mixture:
         """The mixture of some of the features, given as positions or as a mask."""
         kept = index_array(self._positions(features, "features"), self.means)
         xp = namespace(self.means)
@@ -189,7 +194,7 @@ class Mixture(AtomDistribution):
         atoms = Atoms(self.weights, means, self._atoms.covariance.marginal(kept))
         return Mixture.from_atoms(atoms, self._names_at(kept))
 
-    def condition(self, features: Any, values: Any) -> Mixture:
+    def condition(self, features: Features, values: ArrayLike) -> Mixture:
         """The mixture of the other features, given that ``features`` take ``values``.
 
         The covariances of ``features`` must not be singular.
@@ -234,7 +239,7 @@ class Mixture(AtomDistribution):
         except ValueError as error:
             raise ValueError(f"{path} is not a momentmix model: {error}") from error
 
-    def _checked_rows(self, X: Any) -> Array:
+    def _checked_rows(self, X: ArrayLike) -> Array:
         X = as_float_array(like(X, self.means), "X", (2,))
         if X.shape[1] != self.n_features:
             raise ValueError(
@@ -244,7 +249,7 @@ class Mixture(AtomDistribution):
             raise ValueError("X must be finite, but holds NaN or infinity")
         return X
 
-    def _positions(self, features: Any, name: str) -> np.ndarray:
+    def _positions(self, features: Features, name: str) -> np.ndarray:
         """Distinct positions in 0..n-1, from positions (negative ones count from the end), a mask
         or a slice.
         """
@@ -331,7 +336,7 @@ def _logsumexp(x: Array) -> Array:
         return known[:, 0] + xp.log(xp.sum(xp.exp(x - known), axis=1))
 
 
-def _generator(random_state: Any) -> np.random.Generator:
+def _generator(random_state: RandomState) -> np.random.Generator:
     if isinstance(random_state, np.random.RandomState):
-        random_state = random_state.randint(2**31, size=4)
+        return np.random.default_rng(random_state.randint(2**31, size=4))
     return np.random.default_rng(random_state)

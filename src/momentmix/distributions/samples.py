@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from momentmix.covariance import Covariance, Zero
 from momentmix.covariance import noise_covariance as checked_noise
 from momentmix.moments.atoms import Atoms, Gradient
-from momentmix.moments.bilinear import AtomDistribution
+from momentmix.moments.distribution import AtomDistribution
 from momentmix.support.array import (
     Array,
+    ArrayLike,
     all_finite,
     as_float_array,
     frozen_copy,
@@ -48,41 +47,44 @@ class Samples(AtomDistribution):
     Samples(3 × 2, float64, noise_covariance=spherical)
     """
 
-    def __init__(self, X: Any, weights: Any = None, noise_covariance: Any = None) -> None:
+    def __init__(
+        self,
+        X: ArrayLike,
+        weights: ArrayLike | None = None,
+        noise_covariance: ArrayLike | None = None,
+    ) -> None:
         X = as_float_array(X, "X", (2,))
-        p, n = X.shape
+        p, n = (int(k) for k in X.shape)
         if p == 0 or n == 0:
             raise ValueError(f"X must have at least one row and one column, got shape {(p, n)}")
         if not all_finite(X):
             raise ValueError("X must be finite, but holds NaN or infinity; drop or fill those rows")
         self.X = read_only_view(X)
-        self.weights = None
+        self.weights: Array | None = None
         if weights is not None:
             weights = as_float_array(like(weights, X), "weights", (1,))
             namespace(X, weights)
-            self.weights = frozen_copy(check_weights(weights, int(p), "samples"))
-        covariance: Covariance = Zero(int(n))
+            self.weights = frozen_copy(check_weights(weights, p, "samples"))
+        covariance: Covariance = Zero(n)
         if noise_covariance is not None:
-            covariance = checked_noise(like(noise_covariance, X), int(p), int(n))
+            covariance = checked_noise(like(noise_covariance, X), p, n)
             namespace(X, covariance.array)
         self._noise = covariance
-        atom_weights = 1.0 / int(p) if self.weights is None else self.weights
-        self._atoms = Atoms(atom_weights, self.X, covariance.negative())
+        self._atoms = Atoms(
+            1.0 / p if self.weights is None else self.weights, self.X, covariance.negative()
+        )
 
     @property
     def n_samples(self) -> int:
         return int(self.X.shape[0])
 
     @property
-    def n_features(self) -> int:
-        return int(self.X.shape[1])
-
-    @property
     def noise_covariance(self) -> Array | None:
         """The noise covariance in one of the shapes spherical (1 or p,), diag (1 or p, n), tied
         (n, n) or full (p, n, n), or None.
         """
-        return self._noise.array
+        array: Array | None = self._noise.array
+        return array
 
     def moment(self, order: int) -> Array:
         """The dense moment tensor of one order; see :func:`momentmix.dense_moment`."""
@@ -101,7 +103,7 @@ class Samples(AtomDistribution):
         return f"Samples({', '.join(parts)})"
 
 
-def debiased_moment(X: Any, covariance: Any, order: int) -> Array:
+def debiased_moment(X: ArrayLike, covariance: ArrayLike, order: int) -> Array:
     """The dense T̂, unbiased for E Y^{⊗d} where X = Y + N(0, covariance), independent noise.
 
     T̂ = (1/p) Σ_i Σ_k C_{d,k} (-1)^k sym(x_i^{⊗d-2k} ⊗ Σ^{⊗k}), Thm. 5.1 of Pereira–Kileel–Kolda.

@@ -15,7 +15,7 @@ import zipfile
 from collections.abc import Iterable
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -25,8 +25,10 @@ _KINDS = "biufU"
 
 
 class Header(NamedTuple):
+    """What an array's header says of it."""
+
     shape: tuple[int, ...]
-    fortran: bool
+    fortran: bool  # columns along memory, not rows
     dtype: np.dtype
 
     @property
@@ -34,7 +36,7 @@ class Header(NamedTuple):
         return math.prod(self.shape) * self.dtype.itemsize
 
 
-def read_header(file: Any) -> Header:
+def read_header(file: IO[bytes]) -> Header:
     """The header of an array; the file then stands at the first of its numbers."""
     version = np.lib.format.read_magic(file)
     if version == (1, 0):
@@ -71,7 +73,7 @@ def read_arrays(path: str | PathLike[str], wanted: Iterable[str]) -> dict[str, n
         raise ValueError(str(error) or type(error).__name__) from error
 
 
-def write_arrays(file: Any, arrays: dict[str, np.ndarray]) -> None:
+def write_arrays(file: BinaryIO, arrays: dict[str, np.ndarray]) -> None:
     """A .npz file as NumPy writes it, which leaves nothing open where the disk is full."""
     with zipfile.ZipFile(file, "w") as archive:
         for name, array in arrays.items():

@@ -8,13 +8,13 @@ from __future__ import annotations
 import json
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Protocol, TypedDict
 
 import numpy as np
 
 from momentmix.covariance import COVARIANCE_TYPES
 from momentmix.files.writing import written_whole
-from momentmix.support.array import to_numpy
+from momentmix.support.array import Array, to_numpy
 
 FORMAT, VERSION = "momentmix-mixture", 1
 _NUMBERS = ("weights", "means", "covariances")
@@ -22,10 +22,35 @@ _KEYS = {"format", "version", "covariance_type", "dtype", *_NUMBERS}
 _OPTIONAL = {"feature_names"}
 
 
-def write_model(path: str | PathLike[str], mixture: Any) -> None:
+class Model(Protocol):
+    """What a file keeps of a mixture."""
+
+    @property
+    def weights(self) -> Array: ...
+    @property
+    def means(self) -> Array: ...
+    @property
+    def covariances(self) -> Array: ...
+    @property
+    def covariance_type(self) -> str: ...
+    @property
+    def feature_names(self) -> tuple[str, ...] | None: ...
+
+
+class Parameters(TypedDict):
+    """The arguments of Mixture."""
+
+    weights: np.ndarray
+    means: np.ndarray
+    covariances: np.ndarray
+    covariance_type: str
+    feature_names: list[str] | None
+
+
+def write_model(path: str | PathLike[str], mixture: Model) -> None:
     """Write the parameters; whole or not at all, so that a crash leaves the old file."""
     arrays = {name: to_numpy(getattr(mixture, name)) for name in _NUMBERS}
-    document = {
+    document: dict[str, object] = {
         "format": FORMAT,
         "version": VERSION,
         "covariance_type": mixture.covariance_type,
@@ -40,7 +65,7 @@ def write_model(path: str | PathLike[str], mixture: Any) -> None:
         file.write(text.encode())
 
 
-def read_model(path: str | PathLike[str]) -> dict[str, Any]:
+def read_model(path: str | PathLike[str]) -> Parameters:
     """The arguments of Mixture in a file of :func:`write_model`; else a ValueError."""
 
     def refuse(why: str) -> ValueError:
@@ -79,15 +104,22 @@ def read_model(path: str | PathLike[str]) -> dict[str, Any]:
         arrays = {name: _numbers(document[name], document["dtype"]) for name in _NUMBERS}
     except (ValueError, OverflowError, RecursionError) as error:
         raise refuse(str(error)) from error
-    return {"covariance_type": document["covariance_type"], "feature_names": names, **arrays}
+    return {
+        "weights": arrays["weights"],
+        "means": arrays["means"],
+        "covariances": arrays["covariances"],
+        "covariance_type": document["covariance_type"],
+        "feature_names": names,
+    }
 
 
-def _are_names(value: Any) -> bool:
-    words = isinstance(value, list) and all(isinstance(name, str) for name in value)
-    return words and len(set(value)) == len(value)
+def _are_names(value: object) -> bool:
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        return False
+    return len(set(value)) == len(value)
 
 
-def _numbers(value: Any, dtype: str) -> np.ndarray:
+def _numbers(value: list[object], dtype: str) -> np.ndarray:
     if _holds_truth(value):
         raise ValueError("a parameter holds something else than numbers: true or false")
     array = np.asarray(value)
@@ -97,14 +129,14 @@ def _numbers(value: Any, dtype: str) -> np.ndarray:
         return array.astype(dtype)
 
 
-def _holds_truth(value: Any) -> bool:
+def _holds_truth(value: object) -> bool:
     """NumPy would take true for 1."""
     if isinstance(value, list):
         return any(map(_holds_truth, value))
     return isinstance(value, bool)
 
 
-def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
     document = dict(pairs)
     if len(document) < len(pairs):
         raise ValueError("a key stands twice")

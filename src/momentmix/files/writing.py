@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from os import PathLike
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 
 @contextmanager
@@ -51,7 +51,7 @@ def check_writable(path: str | PathLike[str]) -> None:
 
 
 @contextmanager
-def naming(what: Any, instead_of: Any = None) -> Iterator[None]:
+def naming(what: object, instead_of: object = None) -> Iterator[None]:
     """Errors of the disk say which file they are about: ``what``, and not ``instead_of``."""
     try:
         yield

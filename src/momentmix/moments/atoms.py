@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple, cast
 
 from momentmix.covariance import Covariance
-from momentmix.support.array import Array, array_device, namespace
+from momentmix.support.array import Array, Namespace, array_device, namespace
 
 
 @dataclass(frozen=True)
@@ -21,19 +21,19 @@ class Atoms:
     | a^{⊗d}                     | (1, a, 0)         |
 
     ``weights`` (m,), or one number for weights that are all equal; ``means`` (m, n); ``xp`` the
-    namespace of the arrays, found once.
+    namespace of the arrays, which is looked up if it is not given.
     """
 
     weights: Array | float
     means: Array
     covariance: Covariance
-    xp: Any = field(default=None, repr=False, compare=False)
+    xp: Namespace = field(default=cast("Namespace", None), repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.xp is None:
             object.__setattr__(self, "xp", namespace(self.means))
 
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> tuple[type[Atoms], tuple[Array | float, Array, Covariance]]:
         return Atoms, (self.weights, self.means, self.covariance)  # a namespace does not pickle
 
     def __len__(self) -> int:
@@ -43,8 +43,8 @@ class Atoms:
     def column(self) -> Array:
         """The weights as a column (m, 1)."""
         if isinstance(self.weights, float):
-            like = {"dtype": self.means.dtype, "device": array_device(self.means)}
-            return self.xp.full((len(self), 1), self.weights, **like)
+            dtype, device = self.means.dtype, array_device(self.means)
+            return self.xp.full((len(self), 1), self.weights, dtype=dtype, device=device)
         return self.weights[:, None]
 
     def take(self, rows: slice) -> Atoms:

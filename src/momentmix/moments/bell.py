@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TypeAlias
 
 from momentmix.support.array import Array
 
-Cumulants = Sequence[Array | None]
+Cumulants: TypeAlias = "Sequence[Array | None]"
+#: ∂F/∂κ_1..∂F/∂κ_d: a number where it is the same for all pairs, None where κ_i is.
+Derivatives: TypeAlias = "list[Array | float | None]"
 
 
 def bell_polynomials(kappa: Cumulants) -> list[Array]:
@@ -21,9 +24,13 @@ def bell_polynomials(kappa: Cumulants) -> list[Array]:
     With κ_3 and higher zero, this is the three-term recursion of Thms. 3.5, 4.3 and 5.2. O(d²)
     passes over arrays of the size of κ_1.
     """
-    bell: list[Array] = list(kappa[:1])
+    if not kappa:
+        return []
+    first = kappa[0]
+    assert first is not None
+    bell = [first]
     for k in range(2, len(kappa) + 1):
-        total = kappa[0] * bell[-1]  # i = k-1: a new array, so the rest may be added in place
+        total = first * bell[-1]  # i = k-1: a new array, so the rest may be added in place
         for i in range(k - 2, 0, -1):
             x = kappa[k - i - 1]
             if x is not None:
@@ -37,11 +44,10 @@ def bell_polynomials(kappa: Cumulants) -> list[Array]:
     return bell
 
 
-def bell_derivatives(kappa: Cumulants, bell: Sequence[Array], weights: Sequence[float]) -> list:
-    """∂F/∂κ_1..∂F/∂κ_d of F = Σ_k weights[k] B_k, where ∂B_k/∂κ_i = C(k, i) B_{k-i}, Eq. (2.5).
-
-    An entry is a number where it is the same for all pairs, and None where κ_i is.
-    """
+def bell_derivatives(
+    kappa: Cumulants, bell: Sequence[Array], weights: Sequence[float]
+) -> Derivatives:
+    """∂F/∂κ_1..∂F/∂κ_d of F = Σ_k weights[k] B_k, where ∂B_k/∂κ_i = C(k, i) B_{k-i}, Eq. (2.5)."""
     return [
         None
         if x is None

@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import reduce
 from itertools import pairwise
+from operator import add
 from typing import NamedTuple
 
 from momentmix.moments.atoms import Atoms
-from momentmix.moments.bell import bell_derivatives, bell_polynomials
+from momentmix.moments.bell import Derivatives, bell_derivatives, bell_polynomials
 from momentmix.moments.cumulants import FEATURE_BLOCK, cumulants
-from momentmix.support.array import Array, array_device, namespace, on_accelerator
+from momentmix.support.array import Array, array_device, on_accelerator
 from momentmix.support.parallel import parallel_map, worker_count
 
 #: Temporaries of one tile in bytes: about what a core's cache holds, and what a GPU wants.
@@ -24,7 +25,12 @@ TILE_BYTES, TILE_BYTES_ACCELERATOR = 8 << 20, 256 << 20
 
 
 class InnerProducts(NamedTuple):
-    """``values`` (m,) are the u_i; ``means``, ``covariances`` the gradients of Σ_i λ_i u_i in P."""
+    """Σ_k w_k ⟨M_i^(k), M^(k)⟩ of each atom i of P with a distribution of moments M.
+
+    ``values`` (m,) are these u_i. ``means`` and ``covariances`` are the gradients of Σ_i λ_i u_i in
+    P, each in the shape of its parameter; None where no gradient was asked for, and the second
+    also where P are points.
+    """
 
     values: Array
     means: Array | None
@@ -44,28 +50,15 @@ def bilinear(P: Atoms, Q: Atoms, weights: Sequence[float], gradient: bool) -> In
 
     def work(task: tuple[int, list[slice]]) -> InnerProducts:
         part = P.take(rows[task[0]])
-        return reduce(_add, (_tile(part, Q.take(c), weights, gradient) for c in task[1]))
+        return reduce(_plus, (_tile(part, Q.take(c), weights, gradient) for c in task[1]))
 
     sums = parallel_map(work, tasks, workers)
-    return _join([reduce(_add, sums[i : i + len(runs)]) for i in range(0, len(sums), len(runs))], P)
-
-
-class AtomDistribution:
-    """What distributions that are made of atoms share: their moments against those of others."""
-
-    _atoms: Atoms
-
-    @property
-    def atoms(self) -> Atoms:
-        return self._atoms
-
-    def inner_with(self, P: Atoms, weights: Sequence[float], gradient: bool) -> InnerProducts:
-        """Σ_k w_k ⟨M_i, M⟩ for each atom i of P, and the gradient in P."""
-        return bilinear(P, self.atoms, weights, gradient)
+    blocks = [reduce(_plus, sums[i : i + len(runs)]) for i in range(0, len(sums), len(runs))]
+    return _joined(blocks, P)
 
 
 def _tile(P: Atoms, Q: Atoms, weights: Sequence[float], gradient: bool) -> InnerProducts:
-    """The form for one tile of pairs, whole in memory."""
+    """The inner products for one tile of pairs, whose temporaries are all in memory at once."""
     xp = P.xp
     kappa, pullback = cumulants(P, Q, len(weights) - 1)
     bell = bell_polynomials(kappa)
@@ -79,6 +72,7 @@ def _tile(P: Atoms, Q: Atoms, weights: Sequence[float], gradient: bool) -> Inner
     if not kappa:
         zero = None if P.covariance.zero else xp.zeros_like(P.covariance.array)
         return InnerProducts(values, xp.zeros_like(P.means), zero)
+    derivatives: Derivatives
     if isinstance(Q.weights, float):
         derivatives = bell_derivatives(kappa, bell, [w * Q.weights for w in weights])
     else:
@@ -99,30 +93,31 @@ def _order_zero(P: Atoms, Q: Atoms, weight: float) -> Array:
 def _tile_shape(P: Atoms, Q: Atoms, d: int, workers: int) -> tuple[int, int]:
     """How many atoms of P and of Q make a tile of temporaries that fits the budget."""
     n = P.means.shape[1]
-    size = 8
+    number = 8  # bytes
     budget = TILE_BYTES_ACCELERATOR if on_accelerator(P.means) else TILE_BYTES
-    pair = size * (d + 5)
-    per_p = per_q = size * 2 * n
+    # What the kernel in ``cumulants`` keeps for each pair, each atom of P and each of Q.
+    pair = number * (d + 5)
+    per_p = per_q = number * 2 * n
     points = P.covariance.zero or Q.covariance.zero
     diagonal = points or (P.covariance.diagonal and Q.covariance.diagonal)
     if points:
-        per_q += size * P.covariance.width(n)
+        per_q += number * P.covariance.width(n)
         if not Q.covariance.shared:
-            per_p += size * Q.covariance.width(n) * (n if not Q.covariance.diagonal else 1)
+            per_p += number * Q.covariance.width(n) * (n if not Q.covariance.diagonal else 1)
     elif diagonal:
-        per_p = per_q = size * 3 * d * min(n, FEATURE_BLOCK)
+        per_p = per_q = number * 3 * d * min(n, FEATURE_BLOCK)
         budget *= 8
     else:
         budget *= 2
-        vectors, matrices = size * 3 * d * n, size * (1 + d // 2) * n * n
+        vectors, matrices = number * 3 * d * n, number * (1 + d // 2) * n * n
         pair += vectors
         if Q.covariance.shared or P.covariance.shared:
             per_p += 0 if P.covariance.shared else matrices
             per_q += 0 if Q.covariance.shared else matrices
         else:
             pair += matrices
-    whole = len(P) * len(Q) * n**3 < 10**7  # too little to share among threads
-    most = len(P) if diagonal or whole else -(-len(P) // workers)
+    too_little_to_share = len(P) * len(Q) * n**3 < 10**7
+    most = len(P) if diagonal or too_little_to_share else -(-len(P) // workers)
     p_step = max(1, min(most, 256, budget // 2 // (per_p + min(len(Q), 16) * pair)))
     q_step = max(1, min(len(Q), (budget - p_step * per_p) // (per_q + p_step * pair)))
     return p_step, q_step
@@ -147,22 +142,28 @@ def _grouped(slices: list[slice], groups: int) -> list[list[slice]]:
     return [slices[a:b] for a, b in pairwise(edges)]
 
 
-def _add(a: InnerProducts, b: InnerProducts) -> InnerProducts:
-    return InnerProducts(*(None if x is None else x + y for x, y in zip(a, b, strict=True)))
+def _plus(a: InnerProducts, b: InnerProducts) -> InnerProducts:
+    """The inner products with two sets of atoms as those with both."""
+
+    def plus(x: Array | None, y: Array | None) -> Array | None:
+        return None if x is None or y is None else x + y
+
+    return InnerProducts(
+        a.values + b.values, plus(a.means, b.means), plus(a.covariances, b.covariances)
+    )
 
 
-def _join(parts: list[InnerProducts], P: Atoms) -> InnerProducts:
-    """The forms of consecutive blocks of P's atoms as one; a shared covariance adds up."""
+def _joined(parts: list[InnerProducts], P: Atoms) -> InnerProducts:
+    """The inner products of consecutive blocks of P's atoms as those of all of them."""
     if len(parts) == 1:
         return parts[0]
-    values, means, covariances = zip(*parts, strict=True)
-    xp = namespace(values[0])
-    return InnerProducts(
-        xp.concat(values),
-        None if means[0] is None else xp.concat(means),
-        None
-        if covariances[0] is None
-        else sum(covariances[1:], start=covariances[0])
-        if P.covariance.shared
-        else xp.concat(covariances),
-    )
+    values = P.xp.concat([part.values for part in parts])
+    means = [part.means for part in parts if part.means is not None]
+    covariances = [part.covariances for part in parts if part.covariances is not None]
+    if not means:
+        return InnerProducts(values, None, None)
+    if not covariances:
+        return InnerProducts(values, P.xp.concat(means), None)
+    # Each block knows what it adds to the gradient in a covariance that all atoms share.
+    joined = reduce(add, covariances) if P.covariance.shared else P.xp.concat(covariances)
+    return InnerProducts(values, P.xp.concat(means), joined)

@@ -16,18 +16,24 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
+from typing import TypeAlias
 
 from momentmix.moments.atoms import Atoms
-from momentmix.moments.bell import Cumulants
-from momentmix.support.array import Array, array_device, contiguous, is_numpy_namespace
+from momentmix.moments.bell import Cumulants, Derivatives
+from momentmix.support.array import (
+    Array,
+    Namespace,
+    array_device,
+    contiguous,
+    is_numpy_namespace,
+)
 
 #: Features in a block of the diagonal kernel: its powers of a few dozen atoms then fit a cache.
 FEATURE_BLOCK = 1024
 
-#: From G_1..G_d (arrays over pairs, or numbers) to the gradients in means and covariances, each
-#: multiplied by the weights of P; the second is None where P has no covariance.
-Pullback = Callable[[list], tuple[Array, Array | None]]
+#: From G_1..G_d to the gradients in means and covariances, each multiplied by the weights of P;
+#: the second is None where P has no covariance.
+Pullback: TypeAlias = "Callable[[Derivatives], tuple[Array, Array | None]]"
 
 
 def cumulants(P: Atoms, Q: Atoms, d: int) -> tuple[Cumulants, Pullback]:
@@ -55,7 +61,7 @@ def _atoms_against_points(P: Atoms, Q: Atoms, d: int) -> tuple[Cumulants, Pullba
         squares = covariance.features(X)
         kappa += [_rows_times(squares, covariance.flat(), xp)]
 
-    def pullback(G: list) -> tuple[Array, Array | None]:
+    def pullback(G: Derivatives) -> tuple[Array, Array | None]:
         means = P.column * _sum_over_rows(_over_pairs(G[0], P, Q), X, xp)
         if d < 2:
             return means, xp.zeros_like(covariance.array)
@@ -82,7 +88,7 @@ def _points_against_atoms(P: Atoms, Q: Atoms, d: int) -> tuple[Cumulants, Pullba
         else:
             kappa += [covariance.features(A) @ covariance.flat().mT]
 
-    def pullback(G: list) -> tuple[Array, Array | None]:
+    def pullback(G: Derivatives) -> tuple[Array, Array | None]:
         means = _over_pairs(G[0], P, Q) @ Q.means
         if len(kappa) > 1:
             G_2 = _over_pairs(G[1], P, Q)
@@ -117,7 +123,7 @@ def _diagonal_pairs(P: Atoms, Q: Atoms, d: int) -> tuple[Cumulants, Pullback]:
         more = block(f)
         kappa = [total + more.kappa(k) for k, total in enumerate(kappa, 1)]
 
-    def pullback(G: list) -> tuple[Array, Array | None]:
+    def pullback(G: Derivatives) -> tuple[Array, Array | None]:
         g = [_over_pairs(G_k, P, Q) for G_k in G]
         # Powers are made again rather than kept: they are many times the size of the parameters.
         parts = [first.pullback(g), *(block(f).pullback(g) for f in blocks[1:])]
@@ -131,7 +137,9 @@ def _diagonal_pairs(P: Atoms, Q: Atoms, d: int) -> tuple[Cumulants, Pullback]:
 class _DiagonalBlock:
     """Some of the features of all pairs of diagonal atoms: entrywise powers, products of them."""
 
-    def __init__(self, left: tuple, right: tuple, d: int, xp: Any) -> None:
+    def __init__(
+        self, left: tuple[Array, Array], right: tuple[Array, Array], d: int, xp: Namespace
+    ) -> None:
         (self.A, s), (B, t) = left, right
         self.s, self.t = _powers(s, d // 2, xp), _powers(t, d // 2, xp)
         self.linear = [B] + [power * B for power in self.t[1:]]
@@ -186,9 +194,10 @@ def _matrix_pairs(P: Atoms, Q: Atoms, d: int) -> tuple[Cumulants, Pullback]:
         c_tilde.append(xp.matmul(c[-1], S))
         c.append(_apply_columns(T, c_tilde[-2], xp))
     E = [T[None, :, :, :]]
-    Z_transposed = xp.matmul(E[0], S[:, None, :, :]) if d > 3 else None
-    for _ in range(1, d // 2):
-        E.append(xp.matmul(Z_transposed, E[-1]))
+    if d > 3:
+        Z_transposed = xp.matmul(E[0], S[:, None, :, :])
+        for _ in range(1, d // 2):
+            E.append(xp.matmul(Z_transposed, E[-1]))
 
     def kappa(k: int) -> Array:
         means = (xp.vecdot(c[0], c_tilde[k - 1]) + xp.vecdot(c_tilde[0], c[k - 1])) / 2
@@ -196,7 +205,7 @@ def _matrix_pairs(P: Atoms, Q: Atoms, d: int) -> tuple[Cumulants, Pullback]:
             means = means + _inner_with_rows(S, E[k // 2 - 1], xp) / k
         return math.factorial(k) * means
 
-    def pullback(G: list) -> tuple[Array, Array | None]:
+    def pullback(G: Derivatives) -> tuple[Array, Array | None]:
         g = [math.factorial(k) * _over_pairs(G[k - 1], P, Q) for k in range(1, d + 1)]
         means = _weighted_sum(g[0], c[0], xp)
         for g_k, c_k in zip(g[1:], c[1:], strict=True):
@@ -216,21 +225,21 @@ def _matrix_pairs(P: Atoms, Q: Atoms, d: int) -> tuple[Cumulants, Pullback]:
     return [kappa(k) for k in range(1, d + 1)], pullback
 
 
-def _powers(s: Array, highest: int, xp: Any) -> list[Array]:
+def _powers(s: Array, highest: int, xp: Namespace) -> list[Array]:
     powers = [xp.ones_like(s), s]
     for _ in range(2, highest + 1):
         powers.append(powers[-1] * s)
     return powers
 
 
-def _apply_columns(T: Array, V: Array, xp: Any) -> Array:
+def _apply_columns(T: Array, V: Array, xp: Namespace) -> Array:
     """T_j V_ij for V (m, m̃ or 1, n) and symmetric T (m̃ or 1, n, n)."""
     if T.shape[0] == 1:
         return V @ T[0, :, :]
     return xp.permute_dims(xp.matmul(xp.permute_dims(V, (1, 0, 2)), T), (1, 0, 2))
 
 
-def _inner_with_rows(S: Array, E: Array, xp: Any) -> Array:
+def _inner_with_rows(S: Array, E: Array, xp: Namespace) -> Array:
     """⟨S_i, E_ij⟩ for S (m or 1, n, n) and E (m or 1, m̃ or 1, n, n)."""
     square = xp.reshape(E, (*E.shape[:2], -1))
     if E.shape[0] == 1:
@@ -238,7 +247,7 @@ def _inner_with_rows(S: Array, E: Array, xp: Any) -> Array:
     return xp.matmul(square, xp.reshape(S, (S.shape[0], -1, 1)))[:, :, 0]
 
 
-def _weighted_sum(g: Array, V: Array, xp: Any) -> Array:
+def _weighted_sum(g: Array, V: Array, xp: Namespace) -> Array:
     """Σ_j g_ij V_ij for V (m or 1, m̃ or 1, N); (m, N)."""
     if V.shape[1] == 1:
         g = xp.sum(g, axis=1, keepdims=True)
@@ -261,7 +270,7 @@ def _slab_height(rows: int, work: int) -> int | None:
     return next((height for height in heights if height <= 256), None)
 
 
-def _rows_times(X: Array, A: Array, xp: Any) -> Array:
+def _rows_times(X: Array, A: Array, xp: Namespace) -> Array:
     """A Xᵀ for tall X (b, n) and A (m, n), as a transposed view of X Aᵀ."""
     height = _slab_height(X.shape[0], A.shape[0] * A.shape[1])
     if height is None or not is_numpy_namespace(xp):
@@ -270,7 +279,7 @@ def _rows_times(X: Array, A: Array, xp: Any) -> Array:
     return xp.reshape(product, (X.shape[0], A.shape[0])).mT
 
 
-def _sum_over_rows(G: Array, X: Array, xp: Any) -> Array:
+def _sum_over_rows(G: Array, X: Array, xp: Namespace) -> Array:
     """G X for G (m, b), the transpose of an array (b, m), and tall X (b, n)."""
     height = _slab_height(X.shape[0], G.shape[0] * X.shape[1])
     if height is None or not is_numpy_namespace(xp):
@@ -280,8 +289,12 @@ def _sum_over_rows(G: Array, X: Array, xp: Any) -> Array:
     return xp.sum(weights.mT @ slabs, axis=0)
 
 
-def _over_pairs(G: Array | float, P: Atoms, Q: Atoms) -> Array:
-    """G over all pairs; a number, or one row or column, stands for equal entries."""
+def _over_pairs(G: Array | float | None, P: Atoms, Q: Atoms) -> Array:
+    """G over all pairs; a number, or one row or column, stands for equal entries.
+
+    None stands where a cumulant is zero, of which no kernel asks the derivative.
+    """
+    assert G is not None
     shape = (len(P), len(Q))
     if isinstance(G, float):
         G = P.xp.asarray(G, dtype=P.means.dtype, device=array_device(P.means))

@@ -6,34 +6,24 @@ over k of w[k] times the order-k quantity. P and Q are any distributions of this
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol
-
 import numpy as np
 
 from momentmix.covariance import Zero
 from momentmix.moments.atoms import Atoms, Gradient
 from momentmix.moments.bilinear import InnerProducts, bilinear
+from momentmix.moments.distribution import AtomDistribution, Distribution, check_distribution
 from momentmix.moments.orders import Order, order_weights
-from momentmix.support.array import Array, all_finite, array_device, as_float_array, namespace
+from momentmix.support.array import (
+    Array,
+    ArrayLike,
+    all_finite,
+    array_device,
+    as_float_array,
+    namespace,
+)
 
 
-class Distribution(Protocol):
-    """Anything with moments: a weighted set of Gaussian atoms, or what such a set left behind.
-
-    Mixture and Samples have ``atoms`` and ``as_gradient``, which turns derivatives in the atoms
-    into derivatives in the distribution's parameters. MomentTensors know their moments only. All
-    answer one question, which the rest follows from:
-    """
-
-    @property
-    def n_features(self) -> int: ...
-
-    def inner_with(self, P: Atoms, weights: Sequence[float], gradient: bool) -> InnerProducts:
-        """Σ_k w_k ⟨M_i, M⟩ for the moments M_i of each atom of P and the gradient in P."""
-
-
-def inner(P: Any, Q: Any, order: Order) -> Array:
+def inner(P: Distribution, Q: Distribution, order: Order) -> Array:
     """⟨M_P, M_Q⟩ = Σ_ij λ_i λ̃_j B_d(κ^(ij)), Thm. 4.2 of Pereira–Kileel–Kolda.
 
     Parameters
@@ -61,15 +51,21 @@ def inner(P: Any, Q: Any, order: Order) -> Array:
     """
     _check_pair(P, Q)
     weights = order_weights(order)
-    if not hasattr(P, "atoms") and not hasattr(Q, "atoms"):
-        return np.asarray(P.inner(Q, weights))
-    # Rows of the form are the atoms of one side, of the shorter one where there is a choice.
-    if not hasattr(P, "atoms") or (hasattr(Q, "atoms") and len(P.atoms) > len(Q.atoms)):
-        P, Q = Q, P
-    return _weighted_total(P.atoms, Q.inner_with(P.atoms, weights, gradient=False).values)
+    if not isinstance(P, AtomDistribution):
+        if not isinstance(Q, AtomDistribution):
+            return np.asarray(P.inner(Q, weights))
+        return _inner(Q.atoms, P, weights)
+    # The inner products are summed over one side's atoms: the shorter one's, where both have some.
+    if isinstance(Q, AtomDistribution) and len(P.atoms) > len(Q.atoms):
+        return _inner(Q.atoms, P, weights)
+    return _inner(P.atoms, Q, weights)
 
 
-def inner_grad(P: Any, Q: Any, order: Order) -> tuple[Array, Gradient]:
+def _inner(atoms: Atoms, Q: Distribution, weights: list[float]) -> Array:
+    return _weighted_total(atoms, Q.inner_with(atoms, weights, gradient=False).values)
+
+
+def inner_grad(P: Distribution, Q: Distribution, order: Order) -> tuple[Array, Gradient]:
     """⟨M_P, M_Q⟩ and its gradient with respect to P, Q held fixed.
 
     Thms. 4.2, 4.3 and Prop. A.5 of Pereira–Kileel–Kolda, symmetrised. For ‖M_P‖² the gradient is
@@ -82,17 +78,16 @@ def inner_grad(P: Any, Q: Any, order: Order) -> tuple[Array, Gradient]:
         In the weights, the means and the covariances of P, each in the shape of its parameter.
     """
     _check_pair(P, Q)
-    if not hasattr(P, "atoms"):
+    if not isinstance(P, AtomDistribution):
         raise TypeError(
             f"P is {type(P).__name__}, which has no parameters to differentiate in; the gradient "
             "is in the first argument, so exchange the two"
         )
-    form = Q.inner_with(P.atoms, order_weights(order), gradient=True)
-    gradient = P.as_gradient(form.values, form.means, form.covariances)
-    return _weighted_total(P.atoms, form.values), gradient
+    products = Q.inner_with(P.atoms, order_weights(order), gradient=True)
+    return _weighted_total(P.atoms, products.values), _gradient(P, products)
 
 
-def squared_distance(P: Any, Q: Any, order: Order) -> Array:
+def squared_distance(P: Distribution, Q: Distribution, order: Order) -> Array:
     """‖M_P - M_Q‖², the moment-matching cost of Eq. (1.3) with its constant term.
 
     The three inner products cancel where P and Q are close: expect an absolute error of about
@@ -100,18 +95,22 @@ def squared_distance(P: Any, Q: Any, order: Order) -> Array:
     """
     _check_pair(P, Q)
     weights = order_weights(order)
-    if not (hasattr(P, "atoms") or hasattr(Q, "atoms")):
+    if not isinstance(P, AtomDistribution) and not isinstance(Q, AtomDistribution):
         return np.asarray(P.squared_distance(Q, weights))
-    squares = [inner(D, D, weights) for D in (P, Q)]
-    squares = [x if hasattr(D, "atoms") else float(x) for D, x in zip((P, Q), squares, strict=True)]
-    distance = squares[0] - 2 * inner(P, Q, weights) + squares[1]
+    distance = _square(P, weights) - 2 * inner(P, Q, weights) + _square(Q, weights)
     if all(w >= 0 for w in weights):  # then it is a squared norm, and below zero only by rounding
         xp = namespace(distance)
         return xp.where(distance > 0, distance, xp.zeros_like(distance))
     return distance
 
 
-def contract(P: Any, A: Any, order: Order) -> Array:
+def _square(P: Distribution, weights: list[float]) -> Array | float:
+    """‖M_P‖²; of stored moments a number, which goes with arrays of any library."""
+    square = inner(P, P, weights)
+    return square if isinstance(P, AtomDistribution) else float(square)
+
+
+def contract(P: Distribution, A: ArrayLike, order: Order) -> Array:
     """⟨M_P, a^{⊗d}⟩ = E(aᵀX)^d for one vector a (n,) or for each row of A (q, n).
 
     Thms. 3.5 and 5.2 of Pereira–Kileel–Kolda; O(q m n d), or O(q m n²) with full covariances.
@@ -121,7 +120,9 @@ def contract(P: Any, A: Any, order: Order) -> Array:
     return values[0] if single else values
 
 
-def contract_grad(P: Any, A: Any, order: Order) -> tuple[Array, Array, Gradient | None]:
+def contract_grad(
+    P: Distribution, A: ArrayLike, order: Order
+) -> tuple[Array, Array, Gradient | None]:
     """:func:`contract` with its gradients in A and in P.
 
     Returns
@@ -137,12 +138,17 @@ def contract_grad(P: Any, A: Any, order: Order) -> tuple[Array, Array, Gradient 
     weights = order_weights(order)
     at_points = P.inner_with(points, weights, gradient=True)
     gradient_P = None
-    if hasattr(P, "atoms"):
-        at_atoms = bilinear(P.atoms, points, weights, gradient=True)
-        gradient_P = P.as_gradient(at_atoms.values, at_atoms.means, at_atoms.covariances)
-    if single:
-        return at_points.values[0], at_points.means[0, :], gradient_P
-    return at_points.values, at_points.means, gradient_P
+    if isinstance(P, AtomDistribution):
+        gradient_P = _gradient(P, bilinear(P.atoms, points, weights, gradient=True))
+    values, gradient_A = at_points.values, at_points.means
+    assert gradient_A is not None
+    return (values[0], gradient_A[0, :], gradient_P) if single else (values, gradient_A, gradient_P)
+
+
+def _gradient(P: AtomDistribution, products: InnerProducts) -> Gradient:
+    """The gradient of Σ_i λ_i u_i in all parameters of P, those in its weights being the u_i."""
+    assert products.means is not None
+    return P.as_gradient(products.values, products.means, products.covariances)
 
 
 def _weighted_total(atoms: Atoms, values: Array) -> Array:
@@ -152,27 +158,22 @@ def _weighted_total(atoms: Atoms, values: Array) -> Array:
     return xp.sum(values * atoms.weights)
 
 
-def _check_pair(P: Any, Q: Any) -> None:
+def _check_pair(P: Distribution, Q: Distribution) -> None:
     for name, distribution in (("P", P), ("Q", Q)):
-        if not hasattr(distribution, "inner_with"):
-            raise TypeError(
-                f"{name} must be a Mixture, Samples or MomentTensors, got "
-                f"{type(distribution).__name__}; wrap an array of rows as Samples(X)"
-            )
+        check_distribution(distribution, name, "; wrap an array of rows as Samples(X)")
     if P.n_features != Q.n_features:
         raise ValueError(f"P has {P.n_features} feature(s), but Q has {Q.n_features}")
-    if not (hasattr(P, "atoms") and hasattr(Q, "atoms")):
-        return  # moments are few and go where the other side lies
+    if not (isinstance(P, AtomDistribution) and isinstance(Q, AtomDistribution)):
+        return  # stored moments are few and go where the other side lies
     namespace(P.atoms.means, Q.atoms.means)
     devices = {str(array_device(D.atoms.means)) for D in (P, Q)}
     if len(devices) > 1:
         raise ValueError(f"P and Q lie on different devices: {', '.join(sorted(devices))}")
 
 
-def _points(P: Any, A: Any) -> tuple[Atoms, bool]:
+def _points(P: Distribution, A: ArrayLike) -> tuple[Atoms, bool]:
     """The rows of A as atoms of weight one, and whether A was a single vector."""
-    if not hasattr(P, "inner_with"):
-        raise TypeError(f"P must be a Mixture, Samples or MomentTensors, got {type(P).__name__}")
+    check_distribution(P)
     A = as_float_array(A, "A", (1, 2))
     if A.shape[-1] != P.n_features:
         raise ValueError(
@@ -181,7 +182,7 @@ def _points(P: Any, A: Any) -> tuple[Atoms, bool]:
         )
     if not all_finite(A):
         raise ValueError("A must be finite, but holds NaN or infinity")
-    if hasattr(P, "atoms"):
+    if isinstance(P, AtomDistribution):
         namespace(A, P.atoms.means)
     rows = A[None, :] if A.ndim == 1 else A
     return Atoms(1.0, rows, Zero(P.n_features)), A.ndim == 1

@@ -4,38 +4,48 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
-Order = int | Sequence[float]
+Order: TypeAlias = "int | Sequence[float] | np.ndarray"
 #: The highest order whose factorial, and with it the weight 1/k!, is a floating-point number.
 #: Powers beyond it overflow or vanish as well, but for numbers near 1.
 MOST_ORDER = 170
 
 
-def order_weights(order: Any) -> list[float]:
+def order_weights(order: Order) -> list[float]:
     """Weights w[0..d] over the orders: a whole number d stands for order d alone."""
     if isinstance(order, str | bytes | bool):
         raise TypeError(f"order must be a whole number or weights over orders, got {order!r}")
+    d = _whole_number(order)
+    return _checked_weights(order) if d is None else [0.0] * _not_negative(d) + [1.0]
+
+
+def _whole_number(value: object) -> int | None:
     try:
-        d = operator.index(order)
+        return operator.index(value)  # type: ignore[arg-type]  # whether it can be is the question
     except TypeError:
-        return _checked_weights(order)
+        return None
+
+
+def _not_negative(d: int) -> int:
     if d < 0:
         raise ValueError(f"order must be at least 0, got {d}")
-    return [0.0] * d + [1.0]
+    return d
 
 
-def _checked_weights(order: Any) -> list[float]:
+def _checked_weights(order: object) -> list[float]:
     try:
-        weights = [float(w) for w in order]
-    except (TypeError, ValueError) as error:
+        weights = [float(w) for w in order] if isinstance(order, Iterable) else None
+    except (TypeError, ValueError):
+        weights = None
+    if weights is None:
         raise TypeError(
             "order must be a whole number d, or a sequence of d+1 numbers that weight the orders "
             f"0..d; got {order!r}"
-        ) from error
+        )
     if not weights:
         raise ValueError("order is an empty sequence; give at least the weight of order 0")
     if not all(math.isfinite(w) for w in weights):
@@ -48,19 +58,14 @@ def is_single(weights: Sequence[float]) -> bool:
     return not any(weights[:-1])
 
 
-def whole_order(order: Any) -> int:
+def whole_order(order: int) -> int:
     """A single order, for what has no meaning over several (a dense tensor)."""
     if isinstance(order, bool):
         raise TypeError(f"order must be a whole number, got {order!r}")
-    try:
-        d = operator.index(order)
-    except TypeError as error:
-        raise TypeError(
-            f"order must be a whole number here, got {order!r}; a tensor has one order"
-        ) from error
-    if d < 0:
-        raise ValueError(f"order must be at least 0, got {d}")
-    return d
+    d = _whole_number(order)
+    if d is None:
+        raise TypeError(f"order must be a whole number here, got {order!r}; a tensor has one order")
+    return _not_negative(d)
 
 
 def augmented_weights(order: int, omega: float) -> np.ndarray:

@@ -2,6 +2,6 @@
 
 from momentmix.solvers.gauss_newton import gauss_newton
 from momentmix.solvers.lbfgs import lbfgs
-from momentmix.solvers.solution import Problem, Solution
+from momentmix.solvers.solution import Callback, Problem, Solution
 
-__all__ = ["Problem", "Solution", "gauss_newton", "lbfgs"]
+__all__ = ["Callback", "Problem", "Solution", "gauss_newton", "lbfgs"]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
-from momentmix.solvers.solution import Problem, Solution
+from momentmix.solvers.solution import Callback, Problem, Solution
 
 #: Iterations without a change but for rounding after which there is none to come.
 LEVEL = 20
@@ -19,7 +17,7 @@ def gauss_newton(
     max_iter: int = 100,
     tol: float = 1e-8,
     damping: float = 1e-3,
-    callback: Callable[[int, float], None] | None = None,
+    callback: Callback | None = None,
 ) -> Solution:
     """Minimise ``problem`` from ``x``.
 

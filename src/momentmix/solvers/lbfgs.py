@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 from scipy.optimize import minimize
 
-from momentmix.solvers.solution import Problem, Solution
+from momentmix.solvers.solution import Callback, Problem, Solution
 
 
 def lbfgs(
@@ -16,16 +14,19 @@ def lbfgs(
     *,
     max_iter: int = 1000,
     tol: float = 1e-8,
-    callback: Callable[[int, float], None] | None = None,
+    callback: Callback | None = None,
 ) -> Solution:
     """Minimise ``problem`` from ``x``; ``tol`` is SciPy's ftol, relative to the value."""
     history: list[float] = []
-    best: list = [np.inf, x, np.full_like(x, np.nan)]
+    best = np.inf, x, np.full_like(x, np.nan)  # value, point, gradient
+    evaluations = 0
 
-    def fun(y: np.ndarray) -> tuple[float, np.ndarray]:
+    def cost(y: np.ndarray) -> tuple[float, np.ndarray]:
+        nonlocal best, evaluations
+        evaluations += 1
         value, gradient = problem.value_and_gradient(y)
         if value < best[0]:
-            best[:] = value, y.copy(), gradient
+            best = value, y.copy(), gradient
         return value, gradient
 
     def report(y: np.ndarray) -> None:
@@ -33,22 +34,16 @@ def lbfgs(
         if callback is not None:
             callback(len(history), best[0])
 
-    evaluations = 0
-
-    def counted(y: np.ndarray) -> tuple[float, np.ndarray]:
-        nonlocal evaluations
-        evaluations += 1
-        return fun(y)
-
     reason, converged, interrupted = "interrupted", False, True
     options = {"maxiter": max_iter, "maxfun": 10 * max_iter, "ftol": tol, "gtol": 0, "maxcor": 20}
     try:
-        result = minimize(counted, x, jac=True, method="L-BFGS-B", callback=report, options=options)
+        result = minimize(cost, x, jac=True, method="L-BFGS-B", callback=report, options=options)
         # Status 2: no step along the line lowers the cost, which rounding alone decides by now.
         reason, converged, interrupted = str(result.message), result.status in (0, 2), False
     except KeyboardInterrupt:
         pass
-    norm = float(np.linalg.norm(best[2]))
+    value, x, gradient = best
+    norm = float(np.linalg.norm(gradient))
     return Solution(
-        best[1], best[0], norm, len(history), evaluations, reason, converged, interrupted, history
+        x, value, norm, len(history), evaluations, reason, converged, interrupted, history
     )

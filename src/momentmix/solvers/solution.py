@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Protocol, TypeAlias
 
 import numpy as np
+
+#: Called after each iteration with its number, from 1, and the cost.
+Callback: TypeAlias = "Callable[[int, float], None]"
 
 
 class NormalEquations(Protocol):
@@ -20,7 +24,7 @@ class Problem(Protocol):
 
     def value_and_gradient(self, x: np.ndarray) -> tuple[float, np.ndarray]: ...
 
-    def normal_equations(self, x: np.ndarray) -> Any: ...
+    def normal_equations(self, x: np.ndarray) -> NormalEquations: ...
 
 
 @dataclass

@@ -9,21 +9,23 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cache
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from momentmix.support.array import is_numpy_namespace
+from momentmix.support.array import Namespace, is_numpy_namespace
+
+if TYPE_CHECKING:
+    from threadpoolctl import _ThreadpoolLimiter
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 _lock = threading.Lock()
-_depth = 0
-_allowed = 1  # threads to use while the BLAS is held to one
-_controller: ThreadpoolController | None = None
-_limit: Any = None
+_depth = 0  # how many calls hold the BLAS to one thread now
+_allowed = 1  # threads that the BLAS could use before it was held to one
+_limit: _ThreadpoolLimiter | None = None
 _pool: ThreadPoolExecutor | None = None
 _pool_size = 0
 _inside = threading.local()
@@ -39,15 +41,13 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_threads)
 
 
+@cache
 def _blas() -> ThreadpoolController:
-    global _controller
-    if _controller is None:
-        _controller = ThreadpoolController().select(user_api="blas")
-        # glibc gives memory back to the system at every free of a block's temporaries and faults
-        # it in again for the next block, at the price of the arithmetic itself. Freeing one large
-        # piece raises its thresholds (they adapt to the largest piece freed so far).
-        np.empty(16 << 20, dtype=np.uint8)
-    return _controller
+    # glibc gives memory back to the system at every free of a block's temporaries and faults
+    # it in again for the next block, at the price of the arithmetic itself. Freeing one large
+    # piece raises its thresholds (they adapt to the largest piece freed so far).
+    np.empty(16 << 20, dtype=np.uint8)
+    return ThreadpoolController().select(user_api="blas")
 
 
 def _cores() -> int:
@@ -57,7 +57,7 @@ def _cores() -> int:
         return os.cpu_count() or 1
 
 
-def worker_count(xp: Any) -> int:
+def worker_count(xp: Namespace) -> int:
     """Threads for a NumPy job: as many as its BLAS may use (so that the user's limits hold)."""
     if not is_numpy_namespace(xp) or getattr(_inside, "worker", False):
         return 1
@@ -79,7 +79,8 @@ def thread_limit(n_jobs: int | None) -> Iterator[None]:
 
 
 def _allowed_now() -> int:
-    return max(1, min([_cores(), *(library["num_threads"] for library in _blas().info())]))
+    of_libraries: list[int] = [library["num_threads"] for library in _blas().info()]
+    return max(1, min([_cores(), *of_libraries]))
 
 
 @contextmanager
@@ -96,14 +97,15 @@ def single_threaded_blas() -> Iterator[None]:
     finally:
         with _lock:
             _depth -= 1
-            if _depth == 0:
+            if _depth == 0 and _limit is not None:
                 _limit.restore_original_limits()
                 _limit = None
 
 
-def single_threaded_openmp() -> AbstractContextManager[Any]:
+def single_threaded_openmp() -> AbstractContextManager[object]:
     """Hold OpenMP, which k-means uses, to one thread: with more, a process forked later hangs."""
-    return _openmp().limit(limits=1)
+    limit: AbstractContextManager[object] = _openmp().limit(limits=1)
+    return limit
 
 
 @cache
@@ -120,7 +122,7 @@ def parallel_map(function: Callable[[T], R], items: Iterable[T], workers: int) -
     if workers == 1 or len(items) < 2:
         return [function(item) for item in items]
     waiting = deque(range(len(items)))
-    results: list[Any] = [None] * len(items)
+    results: dict[int, R] = {}
 
     def work() -> None:
         outer, _inside.worker = getattr(_inside, "worker", False), True
@@ -148,7 +150,7 @@ def parallel_map(function: Callable[[T], R], items: Iterable[T], workers: int) -
             wait(helpers)
     for helper in helpers:
         helper.result()
-    return results
+    return [results[i] for i in range(len(items))]
 
 
 def _threads(workers: int) -> ThreadPoolExecutor:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tqdm.auto import tqdm
 
 
@@ -11,7 +9,7 @@ class Progress:
     """Shows how many starts are done, the last moment cost and the best likelihood."""
 
     def __init__(self, verbose: int, total: int, what: str = "starts") -> None:
-        self._bar: Any = tqdm(total=total, desc=what, disable=not verbose)
+        self._bar = tqdm(total=total, desc=what, disable=not verbose)
         self._best = -float("inf")
         self._shown: dict[str, str] = {}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from pathlib import Path
@@ -13,10 +14,12 @@ class CollapseWarning(UserWarning):
     """A component of a fit rests on next to nothing: a few rows, or one value that rows share."""
 
 
-_PACKAGE = str(Path(__file__).parents[1])
+#: The folder of the package, with its separator so that no neighbour's name begins like it.
+_PACKAGE = str(Path(__file__).parents[1]) + os.sep
 
 
 def warn_user(message: str, category: type[Warning] = ConvergenceWarning) -> None:
+    """Warn as from the innermost line outside the package that led here."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame, level = frame.f_back, level + 1

@@ -9,19 +9,21 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
 from momentmix.moments.atoms import Atoms
+from momentmix.moments.distribution import AtomDistribution, Distribution, check_distribution
 from momentmix.moments.orders import whole_order
 from momentmix.support.array import (
     Array,
+    ArrayLike,
     all_finite,
     array_device,
     as_float_array,
     index_array,
     namespace,
+    read_only,
 )
 
 #: Largest dense tensor in bytes that is made without asking; functions take ``max_bytes``.
@@ -29,7 +31,7 @@ DENSE_LIMIT = 1 << 30
 _BLOCK_BYTES = 16 << 20
 
 
-def outer_power(v: Any, order: int, *, max_bytes: int = DENSE_LIMIT) -> Array:
+def outer_power(v: ArrayLike, order: int, *, max_bytes: int = DENSE_LIMIT) -> Array:
     """v^{⊗d}, the tensor with entries v_{i_1} ··· v_{i_d} (Def. 2.2 of Pereira–Kileel–Kolda).
 
     Parameters
@@ -48,25 +50,25 @@ def outer_power(v: Any, order: int, *, max_bytes: int = DENSE_LIMIT) -> Array:
     return xp.reshape(_row_power(v[None, :], d), (v.shape[0],) * d)
 
 
-def sym(T: Any) -> Array:
+def sym(T: ArrayLike) -> Array:
     """The symmetric part of T, its average over all permutations of the indices (Def. 2.6).
 
     The average over d! permutations factors: over k indices it is the average over the k
     exchanges of the last with one of them, of the average over the first k-1. O(d² n^d).
     """
-    T = _as_tensor(T)
-    xp = namespace(T)
-    for k in range(1, T.ndim):
-        total = T
+    average = _as_tensor(T)
+    xp, d = namespace(average), average.ndim
+    for k in range(1, d):
+        total = average
         for i in range(k):
-            axes = list(range(T.ndim))
+            axes = list(range(d))
             axes[i], axes[k] = k, i
-            total = total + xp.permute_dims(T, tuple(axes))
-        T = total / (k + 1)
-    return T
+            total = total + xp.permute_dims(average, tuple(axes))
+        average = total / (k + 1)
+    return average
 
 
-def dense_moment(P: Any, order: int, *, max_bytes: int = DENSE_LIMIT) -> Array:
+def dense_moment(P: Distribution, order: int, *, max_bytes: int = DENSE_LIMIT) -> Array:
     """The moment tensor M_P^(d) = E X^{⊗d}, Thms. 4.1 and 5.1 of Pereira–Kileel–Kolda.
 
     M = Σ_j λ_j Σ_k C_{d,k} sym(μ_j^{⊗d-2k} ⊗ Σ_j^{⊗k}) with C_{d,k} = C(d, 2k) (2k)! / (k! 2^k).
@@ -83,9 +85,8 @@ def dense_moment(P: Any, order: int, *, max_bytes: int = DENSE_LIMIT) -> Array:
     (n,) * order
     """
     d = whole_order(order)
-    if not hasattr(P, "inner_with"):
-        raise TypeError(f"P must be a Mixture, Samples or MomentTensors, got {type(P).__name__}")
-    if not hasattr(P, "atoms"):
+    check_distribution(P)
+    if not isinstance(P, AtomDistribution):
         _check_size(P.n_features, d, max_bytes, "the packed moments, P.about(centre)")
         return P.tensor(d)
     atoms = P.atoms
@@ -110,10 +111,11 @@ def _mean_outer(atoms: Atoms, k: int, e: int) -> Array:
     if k and atoms.covariance.shared and len(atoms) > 1:
         one = xp.reshape(atoms.covariance.matrices(), (1, n * n))
         return _outer(_row_power(one, k)[0, :], _mean_outer(atoms, 0, e))
-    left = min(k, (2 * k + e) // 4)  # matrices in the left half, means fill it up
+    # The left half has ``left`` of the k matrices, and ``ahead`` of the e means to fill it up.
+    left = min(k, (2 * k + e) // 4)
     ahead = max(0, (2 * k + e) // 2 - 2 * k)
     width = n ** (2 * left + ahead) + n ** (2 * (k - left) + e - ahead)
-    total: Array = 0.0
+    total: Array | float = 0.0
     for block in _blocks(atoms, max(1, _BLOCK_BYTES // (8 * width))):
         rows, weights = block.means, block.weights
         L, R = _row_power(rows, ahead), _row_power(rows, e - ahead)
@@ -123,6 +125,7 @@ def _mean_outer(atoms: Atoms, k: int, e: int) -> Array:
             R = _row_outer(_row_power(matrices, k - left), R)
         L = L * (weights if isinstance(weights, float) else weights[:, None])
         total = total + xp.reshape(L.mT @ R, (-1,))
+    assert not isinstance(total, float)  # a distribution has an atom
     return total
 
 
@@ -148,7 +151,7 @@ def _outer(a: Array, b: Array) -> Array:
     return namespace(a, b).reshape(a[:, None] * b[None, :], (-1,))
 
 
-def phi(T: Any, z: Any) -> Array:
+def phi(T: ArrayLike, z: ArrayLike) -> Array:
     """Φ[T](z) = ⟨T, z^{⊗d}⟩, the homogeneous polynomial of a tensor (Prop. 2.8).
 
     Parameters
@@ -160,8 +163,7 @@ def phi(T: Any, z: Any) -> Array:
     -------
     scalar array, or (q,)
     """
-    T = _as_tensor(T)
-    z = as_float_array(z, "z", (1, 2))
+    T, z = _as_tensor(T), as_float_array(z, "z", (1, 2))
     xp = namespace(T, z)
     if T.ndim and z.shape[-1] != T.shape[0]:
         raise ValueError(f"z has {z.shape[-1]} column(s), but T has dimension {T.shape[0]}")
@@ -172,7 +174,7 @@ def phi(T: Any, z: Any) -> Array:
     return value[0, 0] if z.ndim == 1 else value[0, :]
 
 
-def polynomial(T: Any) -> tuple[np.ndarray, Array]:
+def polynomial(T: ArrayLike) -> tuple[np.ndarray, Array]:
     """Φ[T] as exponents (N, n) and coefficients (N,) of its N = C(n+d-1, d) monomials."""
     T = _as_tensor(T)
     n, d = (T.shape[0] if T.ndim else 1), T.ndim
@@ -196,13 +198,15 @@ def packed_indices(n: int, order: int) -> np.ndarray:
         repeats = n - first
         last = np.concatenate([np.arange(start, n) for start in first])
         indices = np.column_stack([np.repeat(indices, repeats, axis=0), last])
-    indices.flags.writeable = False
-    return indices
+    return read_only(indices)
 
 
 @lru_cache(maxsize=16)
 def packed_multiplicities(n: int, order: int) -> np.ndarray:
-    """How many entries of the full tensor each packed entry stands for, exactly; (N,), integers."""
+    """How many entries of the full tensor each packed entry stands for, exactly; (N,).
+
+    Whole numbers, read-only.
+    """
     if order > 20:
         raise ValueError(f"multiplicities of order {order} do not fit 64-bit integers (at most 20)")
     indices = packed_indices(n, order)
@@ -211,19 +215,17 @@ def packed_multiplicities(n: int, order: int) -> np.ndarray:
     for t in range(1, order):
         run = np.where(indices[:, t] == indices[:, t - 1], run + 1, 1)
         repeats *= run
-    result = math.factorial(order) // repeats
-    result.flags.writeable = False
-    return result
+    return read_only(math.factorial(order) // repeats)
 
 
-def pack(T: Any) -> Array:
+def pack(T: ArrayLike) -> Array:
     """The distinct entries of a symmetric tensor, in the order of :func:`packed_indices`; (N,)."""
     T = _as_tensor(T)
     xp = namespace(T)
     return xp.take(xp.reshape(T, (-1,)), index_array(_packed_places(T), T), axis=0)
 
 
-def unpack(packed: Any, n: int, order: int, *, max_bytes: int = DENSE_LIMIT) -> Array:
+def unpack(packed: ArrayLike, n: int, order: int, *, max_bytes: int = DENSE_LIMIT) -> Array:
     """The full symmetric tensor of packed entries (N,); (n,) * order."""
     packed = as_float_array(packed, "packed", (1,))
     d = whole_order(order)
@@ -250,7 +252,7 @@ def _packed_places(T: Array) -> np.ndarray:
     return _places(packed_indices(n, T.ndim), n)
 
 
-def _as_tensor(T: Any) -> Array:
+def _as_tensor(T: ArrayLike) -> Array:
     T = as_float_array(T, "T", tuple(range(33)))
     if len(set(T.shape)) > 1:
         raise ValueError(f"T must have equal dimensions, but has shape {tuple(T.shape)}")

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from momentmix.moments.atoms import Atoms
-from momentmix.support.array import Array, to_numpy
+from momentmix.support.array import Array, read_only, to_numpy
 from momentmix.tensors.dense import packed_indices
 from momentmix.tensors.packed import (
     order_slice,
@@ -49,15 +49,18 @@ def gaussian_moments(means: np.ndarray, matrices: np.ndarray | None, d: int) -> 
     return M
 
 
-class Tables(NamedTuple):
-    """Places and counts for derivatives; (N, n), so for few moments only."""
+class DerivativeTables(NamedTuple):
+    """For each multi-index I and each index a: where I∖a stands, and how often a is in I.
 
-    lower: np.ndarray  # (N, n) place of I∖a, or 0
-    counts: np.ndarray  # (N, n) c_a
+    (N, n) each, so for few moments only; read-only.
+    """
+
+    lower: np.ndarray  # the place of I∖a among orders 0..d; 0 where a is not in I
+    counts: np.ndarray  # c_a(I)
 
 
 @lru_cache(maxsize=8)
-def tables(n: int, d: int) -> Tables:
+def derivative_tables(n: int, d: int) -> DerivativeTables:
     N, starts = total_size(n, d), order_starts(n, d)
     counts, lower = np.zeros((2, N, n), dtype=np.int64)
     for k in range(1, d + 1):
@@ -66,23 +69,23 @@ def tables(n: int, d: int) -> Tables:
             a = packed_indices(n, k)[:, s]
             counts[rows, a] += 1
             lower[rows, a] = starts[k - 1] + removed(n, k)[:, s]
-    return Tables(lower, counts)
+    return DerivativeTables(read_only(lower), read_only(counts))
 
 
 @lru_cache(maxsize=8)
 def pair_tables(n: int, d: int) -> tuple[np.ndarray, np.ndarray]:
-    """Place of I∖{a, b}, or 0, and c_a(I) c_b(I∖a) / 2; (N, n, n) each.
+    """Place of I∖{a, b}, or 0, and c_a(I) c_b(I∖a) / 2; (N, n, n) each, read-only.
 
     Halved because each a≠b stands twice in a symmetric dΣ.
     """
-    lower, counts = tables(n, d)
-    return lower[lower], 0.5 * counts[:, :, None] * counts[lower]
+    lower, counts = derivative_tables(n, d)
+    return read_only(lower[lower]), read_only(0.5 * counts[:, :, None] * counts[lower])
 
 
 def mean_jacobian(M: np.ndarray, n: int, d: int) -> np.ndarray:
     """∂M/∂μ (m, N, n), M (m, N)."""
-    t = tables(n, d)
-    return t.counts * M[:, t.lower]
+    lower, counts = derivative_tables(n, d)
+    return counts * M[:, lower]
 
 
 def covariance_jacobian(M: np.ndarray, n: int, d: int) -> np.ndarray:
@@ -101,13 +104,13 @@ def hermite_factor(n: int, d: int) -> csr_array:
     He_I = Π_a He_{i_a}, and He_k(x) = Σ_j (-1)^j k! / (j! (k-2j)! 2^j) x^(k-2j).
     Order 0 is kept as it is.
     """
-    counts = tables(n, d).counts.tolist()
+    counts = derivative_tables(n, d).counts.tolist()
     place = {tuple(c): i for i, c in enumerate(counts)}
     rows: list[int] = []
     columns: list[int] = []
     entries: list[float] = []
     for i, exponents in enumerate(counts):
-        terms: dict[tuple, float] = {(): 1.0}
+        terms: dict[tuple[int, ...], float] = {(): 1.0}
         for k in exponents:
             series = [
                 (k - 2 * j, (-1) ** j * factorial(k) / (factorial(j) * factorial(k - 2 * j) * 2**j))
@@ -118,7 +121,9 @@ def hermite_factor(n: int, d: int) -> csr_array:
         rows += [i] * len(terms)
         columns += [place[e] for e in terms]
         entries += [c / norm for c in terms.values()]
-    return csr_array((entries, (rows, columns)), shape=(len(place), len(place)))
+    factor = csr_array((entries, (rows, columns)), shape=(len(place), len(place)))
+    read_only(factor.data)
+    return factor
 
 
 @lru_cache(maxsize=4)
@@ -126,7 +131,9 @@ def _product_places(n: int, d: int) -> np.ndarray:
     """Place of the product of two monomials of degree up to d among those up to 2d; (N, N)."""
     starts = order_starts(n, 2 * d)
     orders = range(d + 1)
-    return np.block([[starts[i + j] + product_places(n, i, j) for j in orders] for i in orders])
+    return read_only(
+        np.block([[starts[i + j] + product_places(n, i, j) for j in orders] for i in orders])
+    )
 
 
 def moment_covariance(
@@ -150,9 +157,10 @@ def atom_sums(atoms: Atoms, centre: np.ndarray, d: int) -> np.ndarray:
     """
     covariance = atoms.covariance
     if covariance.shared:
-        one = isinstance(atoms.weights, float)
-        sums = row_sums(atoms.means, centre, None if one else atoms.weights, d)
-        sums = sums * atoms.weights if one else sums
+        if isinstance(atoms.weights, float):
+            sums = atoms.weights * row_sums(atoms.means, centre, None, d)
+        else:
+            sums = row_sums(atoms.means, centre, atoms.weights, d)
         if covariance.zero:
             return sums
         return plus_gaussian(sums, len(centre), covariance=_numpy(covariance.matrices())[0])

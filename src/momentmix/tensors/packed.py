@@ -4,7 +4,8 @@ With the constant 1 put before the features, the moments of orders 0..d are the 
 one symmetric tensor of order d: the monomial 1^(d-k) x_{i_1} ··· x_{i_k} is an entry of order k.
 Lexicographic order of the multi-indices of (1, x) is then the entries of order 0, those of order 1,
 and so on, each in the order of ``packed_indices``: N = C(n+d, d) numbers. Every function here takes
-and returns such a vector, and forms no tensor of n^d entries.
+and returns such a vector, and forms no tensor of n^d entries. Tables of places are made once for
+each n and d and kept, so they are read-only.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from momentmix.support.array import read_only
 from momentmix.tensors.dense import packed_indices, packed_multiplicities, packed_size
 
 #: Stands for every number of moments beyond it: exact, some would take minutes to work out.
@@ -35,7 +37,8 @@ def size_in_words(size: int) -> str:
 @lru_cache(maxsize=32)
 def order_starts(n: int, d: int) -> np.ndarray:
     """Where each order begins, and the end; (d + 2,)."""
-    return np.concatenate([[0], np.cumsum([packed_size(n, k) for k in range(d + 1)])])
+    sizes = [packed_size(n, k) for k in range(d + 1)]
+    return read_only(np.concatenate([[0], np.cumsum(sizes)]))
 
 
 def order_slice(n: int, k: int) -> slice:
@@ -46,13 +49,14 @@ def order_slice(n: int, k: int) -> slice:
 @lru_cache(maxsize=32)
 def entry_orders(n: int, d: int) -> np.ndarray:
     """The order of each entry; (N,)."""
-    return np.repeat(np.arange(d + 1), np.diff(order_starts(n, d)))
+    return read_only(np.repeat(np.arange(d + 1), np.diff(order_starts(n, d))))
 
 
 @lru_cache(maxsize=32)
 def multiplicities(n: int, d: int) -> np.ndarray:
     """How many entries of its full tensor each entry stands for; (N,)."""
-    return np.concatenate([packed_multiplicities(n, k) for k in range(d + 1)]).astype(float)
+    by_order = [packed_multiplicities(n, k) for k in range(d + 1)]
+    return read_only(np.concatenate(by_order).astype(float))
 
 
 def places(indices: np.ndarray, n: int) -> np.ndarray:
@@ -76,7 +80,8 @@ def places(indices: np.ndarray, n: int) -> np.ndarray:
 def removed(n: int, k: int) -> np.ndarray:
     """Place of I without its s-th index, among order k-1; (N_k, k)."""
     indices = packed_indices(n, k)
-    return np.column_stack([places(np.delete(indices, s, axis=1), n) for s in range(k)])
+    without = [places(np.delete(indices, s, axis=1), n) for s in range(k)]
+    return read_only(np.column_stack(without))
 
 
 @lru_cache(maxsize=32)
@@ -87,7 +92,7 @@ def extended(n: int, k: int) -> np.ndarray:
     for a in range(n):
         longer = np.column_stack([indices, np.full(len(indices), a)])
         result[:, a] = places(np.sort(longer, axis=1), n)
-    return result
+    return read_only(result)
 
 
 def product_places(n: int, i: int, j: int) -> np.ndarray:
@@ -103,7 +108,8 @@ def product_places(n: int, i: int, j: int) -> np.ndarray:
 def square_places(n: int) -> np.ndarray:
     """Places of the entries x_a² among orders 0..d ≥ 2; (n,)."""
     features = np.arange(n)
-    return order_slice(n, 2).start + places(np.column_stack([features, features]), n)
+    squares = places(np.column_stack([features, features]), n)
+    return read_only(order_slice(n, 2).start + squares)
 
 
 def plus_gaussian(

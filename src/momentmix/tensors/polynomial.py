@@ -12,9 +12,8 @@ so that only Gaussian moments up to order d-1 are needed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -64,7 +63,7 @@ class Polynomial:
 
         return self._second(at)
 
-    def _second(self, at: Any) -> Sequence[np.ndarray | None]:
+    def _second(self, at: Callable[[int], np.ndarray]) -> Sequence[np.ndarray | None]:
         return [None, None] + [
             self.weights[k] * (k * (k - 1) / 2) * self._scale(k - 2) * self._order(k)[at(k)]
             if self.weights[k]
@@ -93,7 +92,7 @@ class Polynomial:
             return InnerProducts(_like(values, P), None, None)
         means = np.concatenate([part[1] for part in parts])
         column = to_numpy(P.column).astype(np.float64)
-        covariance: Any = None
+        covariance: Array | None = None
         if not P.covariance.zero:
             seconds = _like(np.concatenate([part[2] for part in parts]), P)
             collect = (
@@ -104,15 +103,17 @@ class Polynomial:
             covariance = collect(P.column[:, 0], seconds)
         return InnerProducts(_like(values, P), _like(column * means, P), covariance)
 
-    def _expected(self, P: Atoms, gradient: bool) -> tuple[np.ndarray, np.ndarray, Any]:
+    def _expected(self, P: Atoms, gradient: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """E f, E ∇f and ½E ∇²f under each atom; the last (m, n) where Σ is diagonal, or zero."""
         m, n = len(P), self.n
         means = to_numpy(P.means).astype(np.float64)
         zero, diagonal = P.covariance.zero, P.covariance.diagonal
-        shape: tuple = (n,) if diagonal else (n, n)
-        matrices, own = np.zeros((1, n, n)), np.zeros((1, *shape))
+        shape = (n,) if diagonal else (n, n)
+        matrices = np.zeros((1, n, n))
+        entries = np.zeros((1, *shape))  # of Σ, those that ½E ∇²f is wanted for
         if not zero:
             matrices = to_numpy(P.covariance.matrices()).astype(np.float64)
-            own = to_numpy(P.covariance.variances()) if diagonal else matrices
+            entries = to_numpy(P.covariance.variances()) if diagonal else matrices
         M = gaussian_moments(means, matrices, max(self.d - 1, 0))
         values = np.full(m, self.weights[0] * self.moments[0])
         slopes, seconds = np.zeros((m, n)), np.zeros((m, *shape))
@@ -127,7 +128,7 @@ class Polynomial:
             second = None if zero or k < 2 else (self.diagonal if diagonal else self.square)[k]
             if second is not None:
                 half = (M[:, order_slice(n, k - 2)] @ second).reshape(m, *shape)
-                values += 2 * np.sum(own * half, axis=axes) / k
+                values += 2 * np.sum(entries * half, axis=axes) / k
                 seconds += half
         return values, slopes, seconds
 

@@ -13,16 +13,18 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from momentmix.support.array import (
     Array,
+    Namespace,
     array_device,
     multiply_into,
     namespace,
     on_accelerator,
+    read_only,
     subtract_into,
     to_numpy,
 )
@@ -39,12 +41,12 @@ _SLAB = 512
 
 
 class Plan(NamedTuple):
-    """How the halves meet. All starts are places in the layouts of the halves."""
+    """Which left halves are multiplied with which right halves, and where the sums then stand."""
 
-    left: int
-    right: int
-    cuts: list[tuple[int, int, int]]  # left rows from and to, right rows from
-    gather: np.ndarray  # (N,) places in the flattened products, one after the other
+    left: int  # indices in a left half
+    right: int  # indices in a right half
+    cuts: list[tuple[int, int, int]]  # of one product: the left rows from and to, the right from
+    gather: np.ndarray  # (N,) places in the products, which stand flat one after the other
 
 
 @lru_cache(maxsize=16)
@@ -78,7 +80,7 @@ def _plan(n: int, d: int) -> Plan:
     group = np.searchsorted([start for start, _, _ in cuts], rows, side="right") - 1
     starts, firsts = (np.array([cut[i] for cut in cuts]) for i in (0, 2))
     gather = offsets[group] + (rows - starts[group]) * (width - firsts[group])
-    return Plan(left, right, cuts, gather + columns - firsts[group])
+    return Plan(left, right, cuts, read_only(gather + columns - firsts[group]))
 
 
 def row_sums(X: Array, centre: np.ndarray, weights: Array | None, d: int) -> np.ndarray:
@@ -100,7 +102,7 @@ def row_sums(X: Array, centre: np.ndarray, weights: Array | None, d: int) -> np.
     if step > _SLAB:
         step -= step % _SLAB
     step = min(step, p)
-    centre = xp.asarray(centre, dtype=xp.float64, device=array_device(X))
+    origin = xp.asarray(centre, dtype=xp.float64, device=array_device(X))
     starts = list(range(0, p, step))
     workers = worker_count(xp)
     run = -(-len(starts) // (2 * workers))
@@ -112,7 +114,7 @@ def row_sums(X: Array, centre: np.ndarray, weights: Array | None, d: int) -> np.
         for start in job:
             rows = slice(start, min(start + step, p))
             products = buffers.products(
-                X[rows, :], centre, None if weights is None else weights[rows]
+                X[rows, :], origin, None if weights is None else weights[rows]
             )
             if total and total[0].shape != products[0].shape:  # the last block is a shorter one
                 total, products = (
@@ -121,30 +123,31 @@ def row_sums(X: Array, centre: np.ndarray, weights: Array | None, d: int) -> np.
             total = [a + b for a, b in zip(total, products, strict=True)] if total else products
         return total
 
-    sums: Any = 0.0
+    sums = np.zeros(1)
     for part in parallel_map(work, jobs, workers):
         flat = [to_numpy(xp.sum(block, axis=0)).reshape(-1) for block in part]
         sums = sums + np.concatenate(flat)
-    return np.asarray(sums)[plan.gather]
+    return sums[plan.gather]
 
 
 class _Buffers:
     """Memory for the halves of one block of rows, used again for the next."""
 
-    def __init__(self, xp: Any, plan: Plan, n: int, step: int, like: Array) -> None:
-        options = {"dtype": xp.float64, "device": array_device(like)}
+    def __init__(self, xp: Namespace, plan: Plan, n: int, step: int, like: Array) -> None:
         self.xp, self.plan, self.symbols = xp, plan, n + 1
-        self.ones = xp.ones((1, step), **options)
-        self.y = xp.empty((n + 1, step), **options)
+        device = array_device(like)
+
+        def memory(rows: int) -> Array:
+            return xp.empty((rows, step), dtype=xp.float64, device=device)
+
+        self.ones = xp.ones((1, step), dtype=xp.float64, device=device)
+        self.y = memory(n + 1)
         self.y[0, :] = self.ones[0, :]
-        self.lefts = [
-            xp.empty((packed_size(n + 1, k), step), **options) for k in range(1, plan.left + 1)
-        ]
-        self.rights = [
-            xp.empty((packed_size(n + 1, k), step), **options) for k in range(2, plan.right + 1)
-        ]
+        self.lefts = [memory(packed_size(n + 1, k)) for k in range(1, plan.left + 1)]
+        self.rights = [memory(packed_size(n + 1, k)) for k in range(2, plan.right + 1)]
 
     def products(self, X: Array, centre: Array, weights: Array | None) -> list[Array]:
+        """Σ of left halves times right halves over the rows of one block, one array a cut."""
         xp, symbols, length = self.xp, self.symbols, X.shape[0]
         y = self.y[:, :length]
         subtract_into(y[1:, :], X.mT, centre[:, None])
@@ -171,7 +174,7 @@ class _Buffers:
         return [left[:, start:stop, :] @ right[:, first:, :].mT for start, stop, first in cuts]
 
 
-def _slabs(xp: Any, half: Array) -> Array:
+def _slabs(xp: Namespace, half: Array) -> Array:
     """(r, b) as (b / slab, r, slab) without a copy, or (1, r, b)."""
     rows, length = half.shape
     if length % _SLAB:

@@ -1,0 +1,211 @@
+"""Sums of all monomials of rows about a centre, which can be added and moved to other centres.
+
+They are kept about a centre near the mean (exact shifts bring them to any other), because about
+the origin a fourth moment of data at 10⁶ ± 1 would drown in rounding.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, TypeAlias
+
+import numpy as np
+
+from momentmix.covariance import Covariance, Full, Zero
+from momentmix.moments.atoms import Atoms
+from momentmix.support.array import Array, array_device, index_array, to_numpy
+from momentmix.tensors.dense import packed_indices
+from momentmix.tensors.isserlis import atom_sums
+from momentmix.tensors.packed import (
+    entry_orders,
+    linear_map,
+    order_slice,
+    plus_gaussian,
+    square_places,
+)
+
+#: What is done with NaN: it is an error, or each entry is taken over the rows that have it.
+Missing: TypeAlias = Literal["error", "pairwise"]
+#: Rows that tell where a batch lies.
+_PILOT_ROWS = 1024
+
+
+def checked_missing(missing: str) -> Missing:
+    """``missing`` if it is one of the two; else a ValueError."""
+    if missing == "error":
+        return "error"
+    if missing == "pairwise":
+        return "pairwise"
+    raise ValueError(f"missing must be 'error' or 'pairwise', got {missing!r}")
+
+
+class _Location(NamedTuple):
+    """Weight, mean and variance of each feature; (n,) each."""
+
+    weight: np.ndarray
+    mean: np.ndarray
+    variance: np.ndarray
+
+
+@dataclass(frozen=True)
+class CentredSums:
+    """Σ_i w_i Π_{a∈I} (x_i - centre)_a for all multi-indices I of orders 0..d, in packed layout.
+
+    Where ``missing`` is "pairwise", each row stands for a row of 2n features: x - centre, with 0 in
+    the place of what is missing, and then 1 for each feature that is present and 0 for the others.
+    Monomials of the latter are the weights that the monomials of the former have.
+    """
+
+    centre: np.ndarray  # (n,)
+    sums: np.ndarray  # (N,)
+    order: int
+    missing: Missing
+
+    @property
+    def weight(self) -> float:
+        return float(self.sums[0])
+
+    def plus(self, other: CentredSums) -> CentredSums:
+        """The sums over the rows of both. The centre stays within half a deviation of the mean.
+
+        Where it has to move, both sides go to the new mean straight from where they are: by way of
+        a centre far from the heavier side its digits would be lost.
+        """
+        centre = self._common_centre(other)
+        total = self._about(centre) + other._about(centre)
+        return CentredSums(centre, total, self.order, self.missing)
+
+    def averages(self, centre: np.ndarray) -> np.ndarray:
+        """The moments of orders 0..d about ``centre``, packed; (N,)."""
+        if self.missing == "error":
+            return self._about(centre) / self.weight
+        n = len(self.centre)
+        identity = np.eye(n)
+        totals = linear_map(self.sums, np.hstack([identity, np.diag(self.centre - centre)]))
+        weights = linear_map(self.sums, np.hstack([np.zeros((n, n)), identity]))
+        if np.any(weights <= 0):
+            at = int(np.argmax(weights <= 0))
+            k = int(entry_orders(n, self.order)[at])
+            features = packed_indices(n, k)[at - order_slice(n, k).start].tolist()
+            raise ValueError(
+                f"no row has all of the features {sorted(set(features))} present, so that their "
+                "joint moment is not known; drop a feature"
+            )
+        return totals / weights
+
+    def centre_near(self, middle: np.ndarray) -> np.ndarray:
+        """The centre for a batch around ``middle``: this one, which saves a shift, if near."""
+        weight, _, variance = self._location()
+        near = (middle - self.centre) ** 2 < variance
+        return self.centre if np.all(near & (weight > 0)) else middle
+
+    def _about(self, centre: np.ndarray) -> np.ndarray:
+        """The sums about another centre, exactly."""
+        shift = self.centre - centre
+        if not np.any(shift):
+            return self.sums
+        n = len(centre)
+        if self.missing == "error":
+            return plus_gaussian(self.sums, n, shift)
+        identity = np.eye(n)  # present features move, the others stay 0
+        move = np.block([[identity, np.diag(shift)], [np.zeros_like(identity), identity]])
+        return linear_map(self.sums, move)
+
+    def _common_centre(self, other: CentredSums) -> np.ndarray:
+        """The centre there is, or the mean of both sides where that lies too far from it."""
+        sides = self._location(), other._location()
+        total = np.maximum(sides[0].weight + sides[1].weight, 1e-300)
+        mean = sum(side.weight * side.mean for side in sides) / total
+        spread = sum(side.weight * (side.variance + (side.mean - mean) ** 2) for side in sides)
+        far = (mean - self.centre) ** 2 > 0.25 * np.maximum(spread / total, 0)
+        return mean if np.any(far & (total > 1e-300)) else self.centre
+
+    def _location(self) -> _Location:
+        n, sums = len(self.centre), self.sums
+        weight, width = np.full(n, sums[0]), n
+        if self.missing == "pairwise":
+            weight, width = sums[n + 1 : 2 * n + 1], 2 * n
+        safe = np.where(weight > 0, weight, 1)
+        shift = sums[1 : n + 1] / safe
+        square = np.zeros(n) if self.order < 2 else sums[square_places(width)[:n]] / safe
+        return _Location(weight, self.centre + shift, np.maximum(square - shift**2, 0))
+
+
+def sums_of_rows(
+    rows: Atoms, order: int, missing: Missing, earlier: CentredSums | None
+) -> CentredSums:
+    """The sums over rows, less their noise, about the centre of ``earlier`` ones or one of their
+    own.
+
+    ``rows`` have the weights 1.0 or (p,), and minus the noise for a covariance. A ValueError says
+    which entry is not finite, or that powers overflow.
+    """
+    xp, X = rows.xp, rows.means
+    present = None
+    if missing == "pairwise":
+        X = xp.astype(X, xp.float64)
+        present = xp.astype(~xp.isnan(X), X.dtype)
+        X = xp.where(xp.isnan(X), xp.zeros_like(X), X)
+        rows = Atoms(rows.weights, X, rows.covariance, xp)
+    centre = _pilot_mean(rows, present)
+    if earlier is not None:
+        centre = earlier.centre_near(centre)
+    with np.errstate(over="ignore", invalid="ignore"):
+        if present is None:
+            sums = atom_sums(rows, centre, order)
+        else:
+            doubled = _with_presence(rows, present, centre)
+            sums = atom_sums(doubled, np.zeros(2 * len(centre)), order)
+    if not np.all(np.isfinite(sums)):
+        raise _not_finite(X, order)
+    return CentredSums(centre, sums, order, missing)
+
+
+def _pilot_mean(rows: Atoms, present: Array | None) -> np.ndarray:
+    """Mean of some rows spread over all; any point amid the rows that count serves as a centre."""
+    X, xp, p = rows.means, rows.xp, len(rows)
+    chosen = np.arange(0, p, max(1, p // _PILOT_ROWS))
+    if not isinstance(rows.weights, float):
+        counted = np.flatnonzero(to_numpy(rows.weights) > 0)
+        chosen = counted[:: max(1, len(counted) // _PILOT_ROWS)]
+    if len(chosen) == 0:
+        return np.zeros(X.shape[1])
+    some = index_array(chosen, X)
+    pilot = to_numpy(xp.take(X, some, axis=0)).astype(np.float64)
+    counts: np.ndarray | int = len(pilot)
+    if present is not None:
+        counts = np.maximum(to_numpy(xp.take(present, some, axis=0)).sum(axis=0), 1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean = pilot.sum(axis=0) / counts
+    return np.where(np.isfinite(mean), mean, 0.0)
+
+
+def _with_presence(atoms: Atoms, present: Array, centre: np.ndarray) -> Atoms:
+    """Atoms in 2n features: x - centre, 0 where missing; and 1 where present. Noise likewise."""
+    xp, n = atoms.xp, present.shape[1]
+    middle = xp.asarray(centre, dtype=present.dtype, device=array_device(present))
+    points = xp.concat([(atoms.means - middle) * present, present], axis=1)
+    covariance: Covariance = Zero(2 * n)
+    if not atoms.covariance.zero:
+        matrices = to_numpy(atoms.covariance.matrices()).astype(np.float64)
+        mask = to_numpy(present).astype(np.float64)
+        padded = np.zeros((len(mask), 2 * n, 2 * n))
+        padded[:, :n, :n] = matrices * mask[:, :, None] * mask[:, None, :]
+        covariance = Full(padded, 2 * n)
+    return Atoms(atoms.weights, points, covariance, xp)
+
+
+def _not_finite(X: Array, order: int) -> ValueError:
+    rows = to_numpy(X)
+    bad = np.argwhere(~np.isfinite(rows))
+    if len(bad):
+        row, column = bad[0]
+        more = f" ({len(bad):,} such entries in all)" if len(bad) > 1 else ""
+        return ValueError(
+            f"row {row}, column {column} of X is {rows[row, column]}{more}; drop or fill such "
+            "rows, or, for NaN, accumulate MomentTensors with missing='pairwise'"
+        )
+    return ValueError(
+        f"the powers of order {order} overflow: the largest entry of X is "
+        f"{np.abs(rows).max():.3g}; rescale the features"
+    )

@@ -1,0 +1,77 @@
+"""The state of MomentTensors as arrays of numbers, for files and other processes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from momentmix.distributions.centred_sums import CentredSums, checked_missing
+from momentmix.support.array import read_only
+from momentmix.tensors.packed import size_in_words, total_size
+
+FORMAT, VERSION = "momentmix-moments", 1
+#: The names of the arrays; the names of the features are there if there are any.
+MEMBERS = ("format", "version", "order", "missing", "count", "centre", "sums", "names")
+_VECTORS = ("centre", "sums")
+
+
+class MomentState(NamedTuple):
+    """All that makes up the moments of a stream of rows."""
+
+    n_rows: int
+    sums: CentredSums
+    names: tuple[str, ...] | None
+
+
+def state_arrays(state: MomentState) -> dict[str, np.ndarray]:
+    """The state as arrays of numbers and text, which refuse to be written into."""
+    names = {} if state.names is None else {"names": np.array(state.names)}
+    return {
+        **names,
+        "format": np.array(FORMAT),
+        "version": np.array(VERSION),
+        "order": np.array(state.sums.order),
+        "missing": np.array(state.sums.missing),
+        "count": np.array(state.n_rows),
+        "centre": read_only(state.sums.centre.view()),
+        "sums": read_only(state.sums.sums.view()),
+    }
+
+
+def checked_state(arrays: dict[str, np.ndarray]) -> MomentState:
+    """What :func:`state_arrays` gave, perhaps by way of a file; a ValueError if it cannot be."""
+    absent = set(MEMBERS) - {"names"} - set(arrays)
+    if absent:
+        raise ValueError(f"it lacks {', '.join(sorted(absent))}")
+    if str(arrays["format"]) != FORMAT:
+        raise ValueError(f"its format is {str(arrays['format'])!r}, not {FORMAT!r}")
+    version, order, count = (_whole_number(arrays, name) for name in ("version", "order", "count"))
+    if version != VERSION:
+        raise ValueError(f"its version is {version}, this release reads version {VERSION}")
+    if any(arrays[name].dtype.kind != "f" or arrays[name].ndim != 1 for name in _VECTORS):
+        raise ValueError("its centre and sums are not vectors of numbers")
+    centre, sums = (arrays[name].astype(np.float64, copy=False) for name in _VECTORS)
+    if order < 1 or len(centre) < 1:
+        raise ValueError(f"its order is {order}, of {len(centre)} features")
+    names = _names(arrays["names"], len(centre)) if "names" in arrays else None
+    missing = checked_missing(str(arrays["missing"]))
+    belong = total_size(len(centre) * (2 if missing == "pairwise" else 1), order)
+    if sums.shape != (belong,):
+        raise ValueError(f"it holds {sums.size} sums where {size_in_words(belong)} belong")
+    if count < 0 or not (np.all(np.isfinite(centre)) and np.all(np.isfinite(sums))):
+        raise ValueError("it holds numbers that are not finite, or a negative count")
+    return MomentState(count, CentredSums(centre, sums, order, missing), names)
+
+
+def _whole_number(arrays: dict[str, np.ndarray], name: str) -> int:
+    array = arrays[name]
+    if array.dtype.kind not in "iu" or array.shape != ():
+        raise ValueError(f"its {name} is not a whole number")
+    return int(array)
+
+
+def _names(array: np.ndarray, n: int) -> tuple[str, ...]:
+    if array.dtype.kind != "U" or array.shape != (n,):
+        raise ValueError(f"its names are not {n} words")
+    return tuple(str(name) for name in array)
