@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from momentmix import Mixture, Samples, contract, dense_moment, inner
+from momentmix.support.array import Array, to_numpy
 
 WEIGHTS = [0.4, 0.3, 0.3]
 MEANS = [[1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]]
@@ -31,7 +32,7 @@ def errors(
     for r in range(REPEATS):
         X, _ = mixture.sample(SIZES[-1], rng)
         for i, p in enumerate(SIZES):
-            estimate = dense_moment(Samples(X[:p], noise_covariance=noise), 3)
+            estimate = to_numpy(dense_moment(Samples(X[:p], noise_covariance=noise), 3))
             result[r, i] = np.linalg.norm(estimate - target)
     return result
 
@@ -45,12 +46,12 @@ def three_ways(mixture: Mixture, rng: np.random.Generator) -> None:
     """Print numbers of the third moment: from its tensor, without it, and from samples."""
     X, _ = mixture.sample(1_000_000, rng)
     samples = Samples(X)
-    M, M_hat = dense_moment(mixture, 3), dense_moment(samples, 3)
+    M, M_hat = to_numpy(dense_moment(mixture, 3)), to_numpy(dense_moment(samples, 3))
     a = np.array([0.6, -0.8])
     aaa = a[:, None, None] * a[:, None] * a
     print("The third moment M of the mixture of §7.1 (n=2, m=3), three ways\n")
     print(f"  {'':24}{'dense tensor':>16}{'implicit':>16}{'10^6 samples':>16}")
-    rows = [
+    rows: list[tuple[str, Array | float, Array | float, Array | float]] = [
         ("⟨M, a⊗a⊗a⟩", np.sum(M * aaa), contract(mixture, a, 3), contract(samples, a, 3)),
         ("‖M‖²", np.sum(M * M), inner(mixture, mixture, 3), np.sum(M_hat * M_hat)),
     ]
@@ -60,7 +61,7 @@ def three_ways(mixture: Mixture, rng: np.random.Generator) -> None:
         ways = [(+1, e[index[0]] + e[index[1]] + e[index[2]])]
         ways += [(-1, e[index[a]] + e[index[b]]) for a, b in ((0, 1), (0, 2), (1, 2))]
         ways += [(+1, e[i]) for i in index]
-        implicit = sum(s * contract(mixture, v, 3) for s, v in ways) / 6
+        implicit = sum(s * to_numpy(contract(mixture, v, 3)) for s, v in ways) / 6
         label = "M[" + ", ".join(str(i + 1) for i in index) + "]"
         rows.append((label, M[index], implicit, M_hat[index]))
     for label, *values in rows:
@@ -98,9 +99,9 @@ def draw(
     xx, yy = np.meshgrid(grid, grid)
     points = np.column_stack([xx.ravel(), yy.ravel()])
     for ax, model, title in shown:
-        X, labels = model.sample(1000, 0)
+        X, labels = (to_numpy(part) for part in model.sample(1000, 0))
         ax.scatter(*X.T, c=labels, s=5, alpha=0.5, cmap="Dark2", vmin=0, vmax=7)
-        density = np.exp(model.log_prob(points)).reshape(xx.shape)
+        density = np.exp(to_numpy(model.log_prob(points))).reshape(xx.shape)
         ax.contour(xx, yy, density, levels=10, colors="k", linewidths=0.6)
         ax.plot(*np.asarray(model.means).T, "k+", markersize=11, markeredgewidth=2)
         ax.set(title=title, aspect="equal", xlim=(-3.5, 3.5), ylim=(-3.5, 3.5))
@@ -128,8 +129,8 @@ def main(folder: str = "demo") -> None:
     noisy = Mixture(WEIGHTS, MEANS, NOISE, "tied")
     clean = Mixture(WEIGHTS, MEANS, [0.0, 0.0, 0.0], "spherical")
     three_ways(mixture, rng)
-    empirical = errors(mixture, dense_moment(mixture, 3), None, rng)
-    debiased = errors(noisy, dense_moment(clean, 3), NOISE, rng)
+    empirical = errors(mixture, to_numpy(dense_moment(mixture, 3)), None, rng)
+    debiased = errors(noisy, to_numpy(dense_moment(clean, 3)), NOISE, rng)
     convergence_table(empirical, debiased)
     path = Path(folder)
     path.mkdir(parents=True, exist_ok=True)

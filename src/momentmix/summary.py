@@ -18,7 +18,7 @@ from momentmix.distributions.mixture import Mixture
 from momentmix.distributions.moment_tensors import MomentTensors
 from momentmix.distributions.samples import Samples
 from momentmix.matching.identifiability import parameter_count
-from momentmix.moments.bilinear import AtomDistribution
+from momentmix.moments.distribution import AtomDistribution
 from momentmix.support.array import to_numpy
 from momentmix.tensors.packed import multiplicities, order_slice, size_in_words, total_size
 
@@ -375,7 +375,7 @@ class FitSummary:
     @cached_property
     def log_likelihood(self) -> float | None:
         """Of all rows together."""
-        return None if self.X is None else float(np.sum(self.mixture.log_prob(self.X)))
+        return None if self.X is None else float(np.sum(to_numpy(self.mixture.log_prob(self.X))))
 
     def aic(self, log_likelihood: float) -> float:
         """Of a model of this size with some likelihood."""

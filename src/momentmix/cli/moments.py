@@ -11,6 +11,7 @@ from momentmix.cli.console import Debug, err, plain_errors, reading_bar, say
 from momentmix.cli.reading import Columns, column_names
 from momentmix.cli.writing import check_output
 from momentmix.distributions.accumulate import Pass
+from momentmix.distributions.centred_sums import checked_missing
 
 
 def moments(
@@ -31,7 +32,9 @@ def moments(
         if any(str(path) == "-" for path in files):
             raise ValueError("moments reads files, so that it can go on after a stop; - is none")
         check_output(output, (".npz",))
-        run = Pass(files, order, output, columns=column_names(columns), missing=missing)
+        run = Pass(
+            files, order, output, columns=column_names(columns), missing=checked_missing(missing)
+        )
         if run.resumed:
             say(f"going on from {run.checkpoint} after {run.moments.count:,} rows", err)
         total = sum(table.size for table in run.tables)

@@ -269,7 +269,7 @@ class Covariance(ABC):
 
     @staticmethod
     @abstractmethod
-    def mapped(array: np.ndarray, A: Any) -> np.ndarray:
+    def mapped(array: np.ndarray, A: Bound) -> np.ndarray:
         """A Σ Aᵀ, where A is a number if ``one_unit``, a vector if ``by_feature``, or a matrix."""
 
     @classmethod
@@ -294,7 +294,7 @@ class Covariance(ABC):
 
     @staticmethod
     @abstractmethod
-    def bound(least: float, variances: np.ndarray, inverse: Any, n: int) -> Any:
+    def bound(least: float, variances: np.ndarray, inverse: Bound, n: int) -> Bound:
         """A floor: ``least`` in scaled coordinates and, brought there, variances of features (n,).
 
         ``inverse`` is the scaling, as ``mapped`` takes it. A number, variances or a matrix.
@@ -302,7 +302,7 @@ class Covariance(ABC):
 
     @staticmethod
     @abstractmethod
-    def raised(array: np.ndarray, floor: Any) -> np.ndarray:
+    def raised(array: np.ndarray, floor: Bound) -> np.ndarray:
         """The covariances with no variance, or eigenvalue relative to the floor, below it.
 
         The floor is a number, variances (n,), or for matrices a positive definite matrix F (n, n).
@@ -312,7 +312,7 @@ class Covariance(ABC):
 
     @staticmethod
     @abstractmethod
-    def on_floor(array: np.ndarray, floor: Any) -> np.ndarray:
+    def on_floor(array: np.ndarray, floor: Bound) -> np.ndarray:
         """Which have no more extent in some direction than the floor; (m,), or (1,) if common."""
 
     @staticmethod

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from momentmix.covariance.base import Covariance, corrected
+from momentmix.covariance.base import Bound, Covariance, corrected
 from momentmix.covariance.full import Full
 from momentmix.covariance.prior import LogNormalPrior, PullOfVariances
 from momentmix.covariance.variances import Variances
@@ -89,7 +87,7 @@ class Diagonal(Variances):
         return np.tile(np.diag(matrix), (m, 1))
 
     @staticmethod
-    def bound(least: float, variances: np.ndarray, inverse: Any, n: int) -> Any:
+    def bound(least: float, variances: np.ndarray, inverse: Bound, n: int) -> Bound:
         return least + variances * inverse**2
 
     @staticmethod

@@ -6,11 +6,11 @@ One a component (``Full``), or one for all (``Tied``).
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from momentmix.covariance.base import NEAR_FLOOR, Covariance, refuse_degenerate
+from momentmix.covariance.base import NEAR_FLOOR, Bound, Covariance, refuse_degenerate
 from momentmix.covariance.coordinates import MatrixCoordinates
 from momentmix.support.array import Array, index_array, namespace
 
@@ -176,16 +176,18 @@ class Matrices(Covariance):
         return 3.0 * n - 1.0
 
     @staticmethod
-    def mapped(array: np.ndarray, A: Any) -> np.ndarray:
+    def mapped(array: np.ndarray, A: Bound) -> np.ndarray:
+        A = np.asarray(A)
         mapped = A @ array @ A.T
         return np.asarray((mapped + mapped.swapaxes(-1, -2)) / 2)
 
     @staticmethod
-    def bound(least: float, variances: np.ndarray, inverse: Any, n: int) -> Any:
+    def bound(least: float, variances: np.ndarray, inverse: Bound, n: int) -> Bound:
+        inverse = np.asarray(inverse)
         return least * np.eye(n) + (inverse.T * variances) @ inverse
 
     @staticmethod
-    def raised(array: np.ndarray, floor: Any) -> np.ndarray:
+    def raised(array: np.ndarray, floor: Bound) -> np.ndarray:
         floor = _matrix(floor, array.shape[-1])
         try:
             np.linalg.cholesky(array - floor)
@@ -198,7 +200,7 @@ class Matrices(Covariance):
             return np.asarray((raised + raised.swapaxes(-1, -2)) / 2)
 
     @staticmethod
-    def on_floor(array: np.ndarray, floor: Any) -> np.ndarray:
+    def on_floor(array: np.ndarray, floor: Bound) -> np.ndarray:
         n = array.shape[-1]
         relative = _relative(array.reshape(-1, n, n), np.linalg.cholesky(_matrix(floor, n)))
         return np.asarray(np.linalg.eigvalsh(relative)[:, 0] <= NEAR_FLOOR, dtype=bool)
@@ -234,7 +236,7 @@ def _definite(matrices: Array) -> Array:
     return lowest > matrices.shape[-1] * xp.finfo(matrices.dtype).eps
 
 
-def _matrix(floor: Any, n: int) -> np.ndarray:
+def _matrix(floor: Bound, n: int) -> np.ndarray:
     """A floor, if it is a number, as a matrix."""
     return np.asarray(floor * np.eye(n) if np.ndim(floor) == 0 else floor)
 

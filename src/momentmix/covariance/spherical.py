@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from momentmix.covariance.base import Covariance, corrected
+from momentmix.covariance.base import Bound, Covariance, corrected
 from momentmix.covariance.diagonal import Diagonal
 from momentmix.covariance.prior import LogNormalPrior, PullOfVariances
 from momentmix.covariance.variances import Variances
@@ -86,7 +84,7 @@ class Spherical(Variances):
         return np.full(m, np.trace(matrix) / len(matrix))
 
     @staticmethod
-    def bound(least: float, variances: np.ndarray, inverse: Any, n: int) -> Any:
+    def bound(least: float, variances: np.ndarray, inverse: Bound, n: int) -> Bound:
         return least + float(np.mean(variances)) * inverse**2
 
     @staticmethod

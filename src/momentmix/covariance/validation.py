@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from momentmix.covariance.base import Covariance, Kind
 from momentmix.covariance.diagonal import Diagonal
 from momentmix.covariance.full import Full
 from momentmix.covariance.spherical import Spherical
 from momentmix.covariance.tied import Tied
-from momentmix.support.array import Array, all_finite, as_float_array, namespace
+from momentmix.support.array import Array, ArrayLike, all_finite, as_float_array, namespace
 
 #: What users call the types that a mixture may have.
 CovarianceName: TypeAlias = Literal["full", "tied", "diag", "spherical"]
@@ -24,7 +24,7 @@ def covariance_type(name: object) -> Kind:
     return _KINDS[name]
 
 
-def component_covariance(name: str, array: Any, m: int, n: int) -> Covariance:
+def component_covariance(name: str, array: ArrayLike, m: int, n: int) -> Covariance:
     """The covariance of a mixture of m components in n features, checked."""
     kind = covariance_type(name)
     array = as_float_array(array, "covariances", (1, 2, 3))
@@ -36,7 +36,7 @@ def component_covariance(name: str, array: Any, m: int, n: int) -> Covariance:
     return _checked(kind, array, n, "covariances")
 
 
-def common_noise(array: Any, n: int, name: str = "covariance") -> Covariance:
+def common_noise(array: ArrayLike, n: int, name: str = "covariance") -> Covariance:
     """The covariance of a noise that all samples share: a number, (n,) or (n, n), checked."""
     wrong = isinstance(array, bool | complex) or array is None or isinstance(array, str)
     shape = None if wrong else tuple(as_float_array(array, name, (0, 1, 2)).shape)
@@ -48,7 +48,9 @@ def common_noise(array: Any, n: int, name: str = "covariance") -> Covariance:
     return noise_covariance(array, 0, n, name)
 
 
-def noise_covariance(array: Any, p: int, n: int, name: str = "noise_covariance") -> Covariance:
+def noise_covariance(
+    array: ArrayLike, p: int, n: int, name: str = "noise_covariance"
+) -> Covariance:
     """The covariance of the noise in p samples of n features, checked.
 
     A scalar or one entry (noise of equal variance), (n,) (a variance a feature), (n, n) (a matrix),

@@ -5,11 +5,11 @@ One a component (``Spherical``), one a feature of each (``Diagonal``), or none (
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from momentmix.covariance.base import NEAR_FLOOR, Covariance, refuse_degenerate
+from momentmix.covariance.base import NEAR_FLOOR, Bound, Covariance, refuse_degenerate
 from momentmix.covariance.coordinates import VarianceCoordinates
 from momentmix.support.array import Array, array_device, namespace
 
@@ -85,15 +85,15 @@ class Variances(Covariance):
         return 2.0
 
     @staticmethod
-    def mapped(array: np.ndarray, A: Any) -> np.ndarray:
+    def mapped(array: np.ndarray, A: Bound) -> np.ndarray:
         return np.asarray(array * A**2)
 
     @staticmethod
-    def raised(array: np.ndarray, floor: Any) -> np.ndarray:
+    def raised(array: np.ndarray, floor: Bound) -> np.ndarray:
         return np.asarray(np.maximum(array, floor))
 
     @staticmethod
-    def on_floor(array: np.ndarray, floor: Any) -> np.ndarray:
+    def on_floor(array: np.ndarray, floor: Bound) -> np.ndarray:
         low = np.asarray(array <= NEAR_FLOOR * np.asarray(floor))
         return np.asarray(np.any(low.reshape(len(low), -1), axis=1))
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
 
-from momentmix.covariance.base import Covariance
+from momentmix.covariance.base import Bound, Covariance
 from momentmix.covariance.diagonal import Diagonal
 from momentmix.covariance.spherical import Spherical
 from momentmix.covariance.variances import Variances
 from momentmix.support.array import Array
 
 
-def _refused(*args: Any, **settings: Any) -> NoReturn:
+def _refused(*args: object, **settings: object) -> NoReturn:
     raise TypeError("points have no covariance to speak of, and no density")
 
 
@@ -90,11 +90,11 @@ class Zero(Variances):
         return np.empty((m, 0))
 
     @staticmethod
-    def mapped(array: np.ndarray, A: Any) -> np.ndarray:
+    def mapped(array: np.ndarray, A: Bound) -> np.ndarray:
         return array
 
     @classmethod
-    def stacked(cls, first: Any, second: Any, m: int, n: int) -> Zero:
+    def stacked(cls, first: np.ndarray, second: np.ndarray, m: int, n: int) -> Zero:
         return cls(n)
 
     bound = staticmethod(Spherical.bound)

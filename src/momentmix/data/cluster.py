@@ -13,6 +13,7 @@ from momentmix.data.sources import TensorData
 from momentmix.distributions.moment_tensors import MomentTensors, tensors_on_cluster
 from momentmix.moments.atoms import Atoms
 from momentmix.moments.bilinear import InnerProducts, bilinear
+from momentmix.support.array import to_numpy
 
 #: Rows that a cluster is taken to have, which may not know; tensors pay for that many.
 CLUSTER_ROWS = 10_000_000
@@ -27,6 +28,7 @@ class ClusterData:
     count = np.inf  # which a pass would tell
 
     def __init__(self, rows: DaskRows, frame: Frame | None = None, weight: float = 1.0) -> None:
+        """Rows in the coordinates of a frame, if any, and the sum of their weights."""
         self.cluster, self.n, self._frame, self._weight = rows, rows.n, frame, weight
         self._second: np.ndarray | None = None
 
@@ -38,20 +40,32 @@ class ClusterData:
     def within(self, frame: Frame) -> ClusterData:
         return ClusterData(self.cluster, frame, self._weight)
 
+    @property
+    def _coordinates(self) -> Frame:
+        assert self._frame is not None  # moments are asked for within a frame
+        return self._frame
+
     def moments(self, order: int) -> np.ndarray:
         if order == 2 and self._second is not None:
             return self._second
-        moments = self.cluster.total(_tensors_within, self._frame, order).about(np.zeros(self.n))
+        moments = self.cluster.total(_tensors_within, self._coordinates, order).about(
+            np.zeros(self.n)
+        )
         if order == 2:
             self._second = moments
         return moments
 
     def inner_with(self, P: Atoms, weights: Sequence[float], gradient: bool) -> InnerProducts:
-        parts = self.cluster.total(_form, self._frame, P, list(weights), gradient)
-        return InnerProducts(*(None if part is None else part / self._weight for part in parts))
+        arguments = self._coordinates, P, list(weights), gradient
+        values, means, covariances = self.cluster.total(_inner_products, *arguments)
+        return InnerProducts(
+            values / self._weight,
+            None if means is None else means / self._weight,
+            None if covariances is None else covariances / self._weight,
+        )
 
     def compressed(self, basis: np.ndarray, order: int) -> TensorData:
-        return TensorData(self.cluster.total(_compressed, self._frame, basis, order))
+        return TensorData(self.cluster.total(_compressed, self._coordinates, basis, order))
 
 
 def _tensors_within(
@@ -66,16 +80,19 @@ def _compressed(
     return MomentTensors.from_samples(frame.apply(X) @ basis, order, weights)
 
 
-def _form(
+def _inner_products(
     X: np.ndarray,
     weights: np.ndarray | None,
     frame: Frame,
     P: Atoms,
     order_weights: list[float],
     gradient: bool,
-) -> tuple:
+) -> InnerProducts:
     if len(X) == 0:
-        shapes = (P.weights, P.means, P.covariance.array) if gradient else (P.weights, None, None)
-        return tuple(None if a is None else np.zeros_like(a) for a in shapes)
+        values = np.zeros(len(P))
+        if not gradient:
+            return InnerProducts(values, None, None)
+        covariances = None if P.covariance.zero else np.zeros_like(to_numpy(P.covariance.array))
+        return InnerProducts(values, np.zeros_like(to_numpy(P.means)), covariances)
     Q = Atoms(1.0 if weights is None else weights, frame.apply(X), Zero(X.shape[1]), np)
-    return tuple(bilinear(P, Q, order_weights, gradient))
+    return bilinear(P, Q, order_weights, gradient)

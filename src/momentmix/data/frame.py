@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from momentmix.covariance import Covariance, Diagonal, Full, Kind
+from momentmix.covariance import Bound, Covariance, Diagonal, Full, Kind
 from momentmix.data.parameters import Parameters
 from momentmix.moments.atoms import Atoms
 
@@ -84,7 +84,7 @@ class Frame:
             covariance = covariance + np.tensordot(shares, matrices, axes=1)
         return cls(kind, centre, covariance)
 
-    def bound(self, least: float, variances: np.ndarray) -> Any:
+    def bound(self, least: float, variances: np.ndarray) -> Bound:
         """A lower bound of covariances: ``least`` in these units, and variances of the features.
 
         A number, variances (n,) or a matrix, as ``Covariance.raised`` takes it.

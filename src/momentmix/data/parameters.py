@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from momentmix.covariance import Kind
+from momentmix.distributions.mixture import Mixture
 
 
 class Parameters(NamedTuple):
@@ -18,6 +19,12 @@ class Parameters(NamedTuple):
     weights: np.ndarray
     means: np.ndarray
     covariances: np.ndarray
+
+    @classmethod
+    def of(cls, mixture: Mixture) -> Parameters:
+        """Those of a mixture in NumPy."""
+        parts = mixture.weights, mixture.means, mixture.covariances
+        return cls(*(np.asarray(part) for part in parts))
 
 
 def by_weight(kind: Kind, parameters: Parameters) -> Parameters:

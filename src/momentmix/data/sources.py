@@ -78,6 +78,7 @@ class AtomData:
 
     def __init__(self, atoms: Atoms, count: float | None = None) -> None:
         self.atoms, self.n = atoms, int(atoms.means.shape[1])
+        self.X = to_numpy(atoms.means)
         self.count = count if count is not None else len(atoms) if atoms.covariance.zero else np.inf
 
     @classmethod
@@ -95,7 +96,7 @@ class AtomData:
 
     def frame(self, kind: Kind) -> Frame:
         if self.atoms.covariance.zero:
-            return Frame.of_samples(kind, self.atoms.means, self.weights)
+            return Frame.of_samples(kind, self.X, self.weights)
         return Frame.of_atoms(kind, self.atoms)
 
     def within(self, frame: Frame) -> AtomData:
@@ -103,7 +104,7 @@ class AtomData:
 
     def in_order(self) -> AtomData:
         """Rows in an order that follows from what they hold, unless there are very many."""
-        X = self.atoms.means
+        X = self.X
         if X.size > LARGE_DATA:
             return self
         order = by_distance(X)
@@ -113,7 +114,7 @@ class AtomData:
     @property
     def weights(self) -> np.ndarray | None:
         """Of the rows; None if all are alike."""
-        return None if isinstance(self.atoms.weights, float) else self.atoms.weights
+        return None if isinstance(self.atoms.weights, float) else to_numpy(self.atoms.weights)
 
     def moments(self, order: int) -> np.ndarray:
         return atom_sums(self.atoms, np.zeros(self.n), order)
@@ -129,7 +130,7 @@ class AtomData:
     def mass(self) -> float:
         """The sum of the weights."""
         w = self.atoms.weights
-        return len(self.atoms) * w if isinstance(w, float) else float(np.sum(w))
+        return len(self.atoms) * w if isinstance(w, float) else float(np.sum(to_numpy(w)))
 
     def debiased(self, noise: Covariance) -> AtomData:
         covariance = self.atoms.covariance.without(noise)
@@ -178,7 +179,7 @@ class TensorData:
         return self.tensors.inner_with(P, weights, gradient)
 
     def debiased(self, noise: Covariance) -> TensorData:
-        out = -noise.matrices()[0]
+        out = -to_numpy(noise.matrices())[0]
         return self._with(plus_gaussian(self.moments(self.order), self.n, covariance=out))
 
     def compressed(self, basis: np.ndarray, order: int) -> TensorData:
@@ -239,7 +240,7 @@ def mean_and_covariance(data: Data) -> tuple[np.ndarray, np.ndarray]:
     """Of the data, from their first two moments; (n,) and (n, n)."""
     moments, n = data.moments(2), data.n
     mean = moments[1 : n + 1]
-    return mean, unpack(moments[order_slice(n, 2)], n, 2) - np.outer(mean, mean)
+    return mean, to_numpy(unpack(moments[order_slice(n, 2)], n, 2)) - np.outer(mean, mean)
 
 
 def as_tensors(data: Data, order: int) -> TensorData:

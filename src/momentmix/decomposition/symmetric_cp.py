@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -21,8 +21,9 @@ from momentmix.matching.fit import Fit
 from momentmix.matching.identifiability import check_rank
 from momentmix.matching.matching import Augmentation, SolverName
 from momentmix.moments.atoms import Atoms, Gradient
-from momentmix.moments.distribution import AtomDistribution
-from momentmix.moments.orders import is_single, order_weights, whole_order
+from momentmix.moments.distribution import AtomDistribution, Distribution
+from momentmix.moments.orders import Order, is_single, order_weights, whole_order
+from momentmix.support.array import Array
 from momentmix.support.checks import generator, number, one_of, whole_number
 from momentmix.support.warnings import warn_user
 
@@ -62,7 +63,7 @@ class SymmetricCP(AtomDistribution):
     def atoms(self) -> Atoms:
         return Atoms(self.weights, self.vectors, Zero(self.n_features), np)
 
-    def as_gradient(self, weights: Any, means: Any, covariances: Any) -> Gradient:
+    def as_gradient(self, weights: Array, means: Array, covariances: Array | None) -> Gradient:
         return Gradient(weights, means, None)
 
     def __repr__(self) -> str:
@@ -71,9 +72,9 @@ class SymmetricCP(AtomDistribution):
 
 
 def symmetric_cp(
-    P: Any,
+    P: Distribution,
     rank: int | Literal["auto"],
-    order: Any,
+    order: Order,
     *,
     weights: Sequence[float] | None = None,
     n_init: int | Literal["auto"] = "auto",
@@ -82,7 +83,7 @@ def symmetric_cp(
     nonnegative: bool = True,
     max_iter: int = 500,
     tol: float = 1e-10,
-    random_state: Any = None,
+    random_state: object = None,
     verbose: int = 0,
 ) -> SymmetricCP:
     """The best Σ_j λ_j a_j^{⊗d} for the moments of a distribution, none of which is formed.
@@ -207,7 +208,7 @@ def _nearly_cancel(weights: np.ndarray, vectors: np.ndarray) -> bool:
     return bool(abs(cosines[i, j]) > 0.98 and min(abs(weights[i]), abs(weights[j])) > 2 * abs(both))
 
 
-def _weights_over_orders(order: Any, weights: Sequence[float] | None) -> list[float]:
+def _weights_over_orders(order: Order, weights: Sequence[float] | None) -> list[float]:
     if weights is None:
         w = order_weights(order)
     else:

@@ -24,7 +24,6 @@ from momentmix.matching.estimate import match_moments
 from momentmix.matching.fit import Fit
 from momentmix.matching.matching import (
     Augmentation,
-    Callback,
     Matched,
     Model,
     MomentMatching,
@@ -33,6 +32,7 @@ from momentmix.matching.matching import (
 from momentmix.matching.starts import normal_points
 from momentmix.moments.atoms import Atoms
 from momentmix.moments.orders import is_single
+from momentmix.solvers import Callback
 from momentmix.support.progress import Progress
 from momentmix.tensors.dense import packed_size
 

@@ -6,7 +6,7 @@ rest is here. A fit that is refused leaves the estimator as it was.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -134,7 +134,7 @@ class MixtureEstimator(MixturePredictions):
         self._dtype = X.dtype.type
         return rows_to_fit(X, counts, self.n_components)
 
-    def _note_features(self, n: int, names: Any) -> None:
+    def _note_features(self, n: int, names: Sequence[str] | np.ndarray | None) -> None:
         """As scikit-learn does for tables in memory."""
         for name in ("feature_names_in_", "_dtype"):
             self.__dict__.pop(name, None)
@@ -195,8 +195,7 @@ class MixtureEstimator(MixturePredictions):
     def _previous_solution(self) -> Parameters | None:
         """The parameters that were solved for last, if any were."""
         if "mixture_" in vars(self):
-            mixture = self.mixture_
-            return Parameters(mixture.weights, mixture.means, mixture.covariances)
+            return Parameters.of(self.mixture_)
         return vars(self).get("_last_solution")
 
     def __sklearn_is_fitted__(self) -> bool:

@@ -12,6 +12,7 @@ from momentmix.cluster.rows import DaskRows, feature_names, is_dask, map_rows
 from momentmix.distributions.mixture import Mixture
 from momentmix.estimators.rows import Table
 from momentmix.likelihood.density import softmax
+from momentmix.support.array import to_numpy
 from momentmix.support.checks import generator
 
 
@@ -27,7 +28,7 @@ class MixturePredictions(DensityMixin, BaseEstimator):
 
     def score_samples(self, X: Table) -> np.ndarray:
         """Log density of each row; of a Dask array or DataFrame a lazy Dask array, as below."""
-        return self._by_row(X, Mixture.log_prob)
+        return self._by_row(X, _log_density)
 
     def score(self, X: Table, y: object = None) -> float:
         """Mean log density of the rows."""
@@ -41,12 +42,13 @@ class MixturePredictions(DensityMixin, BaseEstimator):
     def predict_proba(self, X: Table) -> np.ndarray:
         """Posterior probability of each component for each row."""
         check_is_fitted(self)
-        return self._by_row(X, posterior, width=len(self.mixture_.weights))
+        return self._by_row(X, posterior, width=self.mixture_.n_components)
 
     def sample(self, n_samples: int = 1) -> tuple[np.ndarray, np.ndarray]:
         """Random rows of the fitted mixture, and the component of each."""
         check_is_fitted(self)
-        return self.mixture_.sample(n_samples, generator(self.random_state))
+        X, labels = self.mixture_.sample(n_samples, generator(self.random_state))
+        return to_numpy(X), to_numpy(labels)
 
     def bic(self, X: Table) -> float:
         """Bayesian information criterion; the lower the better."""
@@ -63,7 +65,7 @@ class MixturePredictions(DensityMixin, BaseEstimator):
             self._check_features(X)
             return DaskRows(X).total(_score_of_block, self.mixture_)
         X = self._rows(X)
-        return float(np.sum(self.mixture_.log_prob(X))), len(X)
+        return float(np.sum(_log_density(self.mixture_, X))), len(X)
 
     def _by_row(
         self,
@@ -100,16 +102,20 @@ class MixturePredictions(DensityMixin, BaseEstimator):
 
 def posterior(mixture: Mixture, X: np.ndarray) -> np.ndarray:
     """(p, m); components are alike where all their densities are 0 to float64."""
-    log_joint = mixture.log_joint(X)
+    log_joint = to_numpy(mixture.log_joint(X))
     log_joint[np.all(log_joint == -np.inf, axis=1)] = 0.0
     return softmax(log_joint)[0]
 
 
+def _log_density(mixture: Mixture, X: np.ndarray) -> np.ndarray:
+    return to_numpy(mixture.log_prob(X))
+
+
 def _most_probable(mixture: Mixture, X: np.ndarray) -> np.ndarray:
-    return mixture.log_joint(X).argmax(axis=1)
+    return to_numpy(mixture.log_joint(X)).argmax(axis=1)
 
 
 def _score_of_block(
     X: np.ndarray, weights: np.ndarray | None, mixture: Mixture
 ) -> tuple[float, int]:
-    return (float(np.sum(mixture.log_prob(X))) if len(X) else 0.0), len(X)
+    return (float(np.sum(_log_density(mixture, X))) if len(X) else 0.0), len(X)

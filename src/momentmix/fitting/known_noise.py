@@ -29,6 +29,7 @@ from momentmix.matching.costs import MOST_MOMENTS
 from momentmix.matching.fit import Fit
 from momentmix.matching.order_weights import gaussian_weights
 from momentmix.matching.starts import normal_points
+from momentmix.support.array import ArrayLike, to_numpy
 from momentmix.tensors.packed import total_size
 
 #: Weight of a component of which the moments say nothing.
@@ -56,7 +57,9 @@ class NoiseFrame:
         return self.components(parameters.weights, self.frame.apply(parameters.means))
 
     def back(self, parameters: Parameters) -> Parameters:
-        covariances = self.kind.repeated(len(parameters.weights), self.noise.matrices()[0])
+        covariances = self.kind.repeated(
+            len(parameters.weights), to_numpy(self.noise.matrices())[0]
+        )
         means = self.frame.restore(parameters.means)
         return Parameters(parameters.weights, means, covariances)
 
@@ -111,7 +114,7 @@ class PointMoments:
         return replace(fit, parameters=self.frame.components(shares / shares.sum(), means))
 
 
-def known_noise_problem(data: Data, plan: Plan, covariance: object) -> Problem:
+def known_noise_problem(data: Data, plan: Plan, covariance: ArrayLike) -> Problem:
     """The problem for a covariance of the noise as a user gives it, or "estimate"."""
     rows = data if plan.polish and isinstance(data, AtomData) else None
     cluster = data.cluster if isinstance(data, ClusterData) else None
@@ -137,7 +140,7 @@ def known_noise_problem(data: Data, plan: Plan, covariance: object) -> Problem:
     if rows is not None and isinstance(scaled, AtomData):
         ordered = scaled.in_order()
         likelihood = RowLikelihood(
-            ordered.atoms.means,
+            ordered.X,
             ordered.weights,
             Spherical,
             0.0,
@@ -167,7 +170,7 @@ def _check_cluster(plan: Plan) -> None:
         )
 
 
-def _noise(covariance: object, spread: np.ndarray, plan: Plan, count: float) -> Covariance:
+def _noise(covariance: ArrayLike, spread: np.ndarray, plan: Plan, count: float) -> Covariance:
     """The covariance of the noise, of a type that all atoms share."""
     if isinstance(covariance, str):
         variance = trailing_variance(spread, plan.m - 1, count)

@@ -9,6 +9,7 @@ import numpy as np
 
 from momentmix.covariance import Covariance, Spherical
 from momentmix.data.frame import Frame
+from momentmix.support.array import to_numpy
 from momentmix.support.warnings import warn_user
 
 
@@ -44,7 +45,7 @@ def trailing_variance(covariance: np.ndarray, r: int, p: float) -> float:
 
 def check_size(noise: Covariance, covariance: np.ndarray, p: float) -> None:
     """Warn where the noise is said to be more than all that the data vary."""
-    own, said = np.diag(covariance), np.diag(noise.matrices()[0])
+    own, said = np.diag(covariance), np.diag(to_numpy(noise.matrices())[0])
     ratios = own[said > 0] / said[said > 0]
     sampling = 0.0 if np.isinf(p) else 6 * np.sqrt(2 / p)
     if len(ratios) and np.min(ratios) < 1 - sampling:
@@ -66,7 +67,7 @@ def noise_frame(
     """
     if not definite:
         return Frame(Spherical, centre, covariance), 0.0
-    matrix = noise.matrices()[0]
+    matrix = to_numpy(noise.matrices())[0]
     ratio = float(np.mean(np.diag(covariance) / np.diag(matrix)))
     ratio = max(ratio, 1e-3)  # data can hardly vary less than their noise
     return Frame(noise.kind, centre, ratio * matrix), 1 / ratio

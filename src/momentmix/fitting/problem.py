@@ -25,6 +25,7 @@ from momentmix.likelihood.rows import RowLikelihood
 from momentmix.matching.estimate import MixtureMoments
 from momentmix.matching.fit import Fit
 from momentmix.matching.order_weights import gaussian_weights, sampling_weights
+from momentmix.support.array import to_numpy
 from momentmix.support.warnings import warn_user
 
 
@@ -102,7 +103,7 @@ class Problem:
         if self.rows is not None and self._is_scored(fit.parameters):
             # Of the parameters as they will be: rounded in the units of X, which a peak notices.
             mixture = Mixture(*parameters, self.frame.kind.name)
-            scores = mixture.log_prob(self.rows.atoms.means)
+            scores = to_numpy(mixture.log_prob(self.rows.X))
             value = float(np.average(scores, weights=self.rows.weights))
         passes = fit.n_passes + self.passes if self.cluster is None else self.cluster.n_passes
         return replace(
@@ -116,7 +117,7 @@ class Problem:
 
     def _is_scored(self, parameters: Parameters) -> bool:
         assert self.rows is not None
-        small = self.rows.atoms.means.size <= LARGE_DATA
+        small = self.rows.X.size <= LARGE_DATA
         return small or (
             self.likelihood is not None
             and Density.of(self.likelihood.kind, parameters).peaks is not None
@@ -139,7 +140,7 @@ def mixture_problem(data: Data, plan: Plan) -> Problem:
         scaled = scaled.in_order()
         likelihood = _row_likelihood(rows, scaled, frame, plan)
         if plan.search == "moments":  # weighted by the noise of these rows
-            derived = sampling_weights(scaled.atoms.means, scaled.weights, plan.order)
+            derived = sampling_weights(scaled.X, scaled.weights, plan.order)
     elif cluster is not None and plan.polish:
         likelihood = ClusterLikelihood(cluster, frame, plan.kind, plan.floor, prior=plan.prior)
     model = plan.model(plan.weights(frame.unit, derived))
@@ -161,12 +162,12 @@ def tensors_of(data: Data, order: int) -> TensorData:
     if isinstance(data, ClusterData):
         return TensorData(tensors_on_cluster(data.cluster, order))
     assert isinstance(data, AtomData)
-    tensors = MomentTensors.from_samples(data.atoms.means, order, data.weights)
+    tensors = MomentTensors.from_samples(data.X, order, data.weights)
     return TensorData(tensors, data.count)
 
 
 def _row_likelihood(rows: AtomData, scaled: AtomData, frame: Frame, plan: Plan) -> RowLikelihood:
-    X, count = rows.atoms.means, rows.count
+    X, count = rows.X, rows.count
     if plan.prior is not None and count < 0.1 * len(X):
         warn_user(
             f"the weights of {len(X)} rows sum to {count:g}, and count as so many rows beside "
@@ -177,7 +178,7 @@ def _row_likelihood(rows: AtomData, scaled: AtomData, frame: Frame, plan: Plan) 
     if plan.rounding:
         hidden = np.maximum(hidden, rounding_variances(X, rows.weights, count))
     return RowLikelihood(
-        scaled.atoms.means,
+        scaled.X,
         scaled.weights,
         plan.kind,
         frame.bound(plan.floor, hidden),

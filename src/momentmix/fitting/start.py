@@ -31,12 +31,12 @@ def starting_point(problem: Problem, plan: Plan, rng: np.random.Generator) -> Pa
 
 def _checked(start: Parameters, problem: Problem) -> Parameters:
     kind = problem.frame.kind
-    mixture = Mixture(*start, kind.name)
+    checked = Parameters.of(Mixture(*start, kind.name))
     try:
-        kind.precision_cholesky(mixture.covariances)
+        kind.precision_cholesky(checked.covariances)
     except np.linalg.LinAlgError:
         raise ValueError("covariances_init must be positive definite") from None
-    return Parameters(mixture.weights, mixture.means, mixture.covariances)
+    return checked
 
 
 def _guess(start: Start, problem: Problem, plan: Plan, rng: np.random.Generator) -> Parameters:

@@ -11,6 +11,7 @@ from momentmix.covariance import Kind, LogNormalPrior
 from momentmix.data.frame import Frame
 from momentmix.likelihood.density import Density, Sums
 from momentmix.likelihood.em import Likelihood
+from momentmix.support.array import to_numpy
 
 
 class ClusterLikelihood(Likelihood):
@@ -42,7 +43,7 @@ def _em_sums(
     step = max(256, (4 << 20) // (8 * (2 * Z.shape[1] + density.quadratic.shape[1])))
 
     def block(rows: slice) -> tuple[np.ndarray, ...]:
-        sums = density.step_sums(Z[rows], kind.features(Z[rows]), w[rows])
+        sums = density.step_sums(Z[rows], to_numpy(kind.features(Z[rows])), w[rows])
         return (np.asarray(np.sum(w[rows])), *sums)
 
     return reduce(plus, (block(slice(a, a + step)) for a in range(0, max(len(Z), 1), step)))

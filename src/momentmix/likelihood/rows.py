@@ -13,6 +13,7 @@ from momentmix.data.content import DIGITS, LARGE_DATA, by_distance
 from momentmix.data.parameters import Parameters
 from momentmix.likelihood.density import Density, Sums, softmax
 from momentmix.likelihood.em import Likelihood
+from momentmix.support.array import to_numpy
 from momentmix.support.parallel import parallel_map, worker_count
 
 #: Bytes of a block of rows, and up to which the products of pairs of features are kept.
@@ -49,7 +50,7 @@ class RowLikelihood(Likelihood):
         # Squares are made again in each block; products of pairs of features are kept if they fit.
         keep = not kind.diagonal and 8 * p * width <= _CACHE_BYTES
         keep = keep or p <= self._step
-        self._features = np.ascontiguousarray(kind.features(X)) if keep else None
+        self._features = np.ascontiguousarray(to_numpy(kind.features(X))) if keep else None
 
     def part(
         self,
@@ -86,7 +87,7 @@ class RowLikelihood(Likelihood):
     def _quadratic(self, rows: slice) -> np.ndarray:
         if self._features is not None:
             return self._features[rows]
-        return self.kind.features(self.X[rows])
+        return to_numpy(self.kind.features(self.X[rows]))
 
     def _over_blocks(self, function: Callable[[slice], T]) -> list[T]:
         blocks = self._blocks()

@@ -13,8 +13,9 @@ from momentmix.data.parameters import Parameters
 from momentmix.data.sources import Data, mean_and_covariance
 from momentmix.matching.fit import Fit
 from momentmix.matching.identifiability import parameter_count
-from momentmix.matching.matching import Callback, Matched, Model, MomentMatching
+from momentmix.matching.matching import Matched, Model, MomentMatching
 from momentmix.matching.starts import Init, around_points, moment_starts, normal_points
+from momentmix.solvers import Callback
 from momentmix.support.parallel import parallel_map, single_threaded_blas, worker_count
 from momentmix.support.progress import Progress
 from momentmix.tensors.packed import total_size

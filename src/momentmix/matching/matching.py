@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -14,7 +14,8 @@ from momentmix.data.parameters import Parameters
 from momentmix.data.sources import Data, MomentSource
 from momentmix.matching.objective import Factor, ImplicitObjective, PackedObjective
 from momentmix.matching.parametrisation import Parametrisation
-from momentmix.solvers import Solution, gauss_newton, lbfgs
+from momentmix.solvers import Callback, Solution, gauss_newton, lbfgs
+from momentmix.support.array import to_numpy
 from momentmix.tensors.isserlis import hermite_factor, moment_covariance
 from momentmix.tensors.packed import multiplicities, order_starts
 
@@ -24,8 +25,6 @@ ZERO = 1e-18
 RIDGE = 0.01
 
 
-#: What is told the number of each iteration and the cost there.
-Callback = Callable[[int, float], None]
 Augmentation = Literal["implicit", "post-processing", "free"]
 SolverName = Literal["auto", "gauss-newton", "lbfgs"]
 #: One weight an order; the inverse covariance of moments of normal samples; that at first, and then
@@ -100,7 +99,7 @@ class MomentMatching:
         model = self.model
         covariance = model.kind.of(parameters.covariances, model.n)
         S = moment_covariance(
-            parameters.weights, parameters.means, covariance.matrices(), model.order
+            parameters.weights, parameters.means, to_numpy(covariance.matrices()), model.order
         )
         S[0, 0] = 1  # order 0 does not vary
         scale = 1 / np.sqrt(np.diag(S))

@@ -21,6 +21,7 @@ from momentmix.moments.atoms import Atoms
 from momentmix.moments.bell import bell_derivatives, bell_polynomials
 from momentmix.moments.bilinear import InnerProducts, bilinear
 from momentmix.moments.cumulants import cumulants
+from momentmix.support.array import to_numpy
 from momentmix.tensors.isserlis import covariance_jacobian, gaussian_moments, mean_jacobian
 from momentmix.tensors.packed import entry_orders, multiplicities
 
@@ -57,11 +58,11 @@ class PackedObjective:
     def _compute(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
         p = self.parametrisation
         atoms = p.atoms(x)
-        shares, points = np.asarray(atoms.weights), atoms.covariance.zero
+        shares, points = to_numpy(atoms.weights), atoms.covariance.zero
         matrices = None
         if not points:
-            matrices = np.broadcast_to(atoms.covariance.matrices(), (p.m, p.n, p.n))
-        M = gaussian_moments(atoms.means, matrices, self.d)
+            matrices = np.broadcast_to(to_numpy(atoms.covariance.matrices()), (p.m, p.n, p.n))
+        M = gaussian_moments(to_numpy(atoms.means), matrices, self.d)
         in_means = mean_jacobian(M, p.n, self.d)
         weighted = np.moveaxis(shares[:, None, None] * in_means, 0, 1)
         in_cov = np.empty((len(self.moments), p.m, 0))
@@ -130,17 +131,21 @@ class ImplicitObjective:
         self.weights = [float(w) for w in weights]
         self.n_passes = 0
 
-    def pull(self, x: np.ndarray, form: InnerProducts) -> np.ndarray:
-        points = form.covariances is None
-        in_cov = np.empty((self.parametrisation.m, 0)) if points else np.asarray(form.covariances)
-        return self.parametrisation.pullback(x, form.values, np.asarray(form.means), in_cov)
+    def pull(self, x: np.ndarray, products: InnerProducts) -> np.ndarray:
+        """The gradient in x of Σ_i λ_i u_i, u_i the inner products of the atoms at x."""
+        values, means, covariances = products
+        assert means is not None
+        in_cov = np.empty((self.parametrisation.m, 0))
+        if covariances is not None:
+            in_cov = to_numpy(covariances)
+        return self.parametrisation.pullback(x, to_numpy(values), to_numpy(means), in_cov)
 
     def value_and_gradient(self, x: np.ndarray) -> tuple[float, np.ndarray]:
         self.n_passes += 1
         P = self.parametrisation.atoms(x)
         norm = bilinear(P, P, self.weights, gradient=True)
         data = self.data.inner_with(P, self.weights, gradient=True)
-        value = float(P.weights @ (norm.values - 2 * data.values))
+        value = float(to_numpy(P.weights) @ to_numpy(norm.values - 2 * data.values))
         return value, 2 * (self.pull(x, norm) - self.pull(x, data))
 
     def normal_equations(self, x: np.ndarray) -> ImplicitEquations:
@@ -210,12 +215,15 @@ class Preconditioner:
         weights = objective.weights
         kappa, _ = cumulants(P, P, len(weights) - 1)
         bell = bell_polynomials(kappa)
-        in_kappa = bell_derivatives(kappa, bell, weights)
-        psi = weights[0] + sum(w * b for w, b in zip(weights[1:], bell, strict=True))
+        in_first, in_second = bell_derivatives(kappa, bell, weights)[:2]
+        psi = np.asarray(
+            weights[0] + sum(w * to_numpy(b) for w, b in zip(weights[1:], bell, strict=True))
+        )
         first, _, rest = p.split(x)
-        pairs = np.outer(P.weights, P.weights)
-        means = 2 * pairs * in_kappa[0]
-        covariances = 2 * pairs * (0.0 if in_kappa[1] is None else in_kappa[1])
+        shares = to_numpy(P.weights)
+        pairs = np.outer(shares, shares)
+        means = 2 * pairs * (0.0 if in_first is None else to_numpy(in_first))
+        covariances = 2 * pairs * (0.0 if in_second is None else to_numpy(in_second))
         if p.homogeneous:
             scale = np.outer(first, first)
             means, covariances = means / scale, covariances / scale**2
@@ -223,7 +231,7 @@ class Preconditioner:
         elif p.free:
             in_weights = 2 * psi
         else:
-            softmax = np.diag(P.weights) - np.outer(P.weights, P.weights)
+            softmax = np.diag(shares) - pairs
             in_weights = 2 * softmax @ psi @ softmax
         covariances = p.kind.pooled_coupling(covariances, p.n)
         self.p, self.scale = p, p.covariances.scale(rest)

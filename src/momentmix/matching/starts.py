@@ -12,6 +12,7 @@ from momentmix.covariance import Kind
 from momentmix.data.parameters import Parameters
 from momentmix.data.sources import Data, mean_and_covariance
 from momentmix.matching.matching import Model
+from momentmix.support.array import to_numpy
 from momentmix.tensors.dense import unpack
 from momentmix.tensors.packed import order_slice
 
@@ -55,9 +56,9 @@ def spectral_means(data: Data, m: int, rng: np.random.Generator) -> np.ndarray:
     r = min(m - 1, data.n)
     if r == 0:
         return np.zeros((m, data.n))
-    second = unpack(data.moments(2)[order_slice(data.n, 2)], data.n, 2)
+    second = to_numpy(unpack(data.moments(2)[order_slice(data.n, 2)], data.n, 2))
     basis = np.linalg.eigh(second)[1][:, -r:]
-    T = unpack(data.compressed(basis, 3).moments(3)[order_slice(r, 3)], r, 3)
+    T = to_numpy(unpack(data.compressed(basis, 3).moments(3)[order_slice(r, 3)], r, 3))
     points = []
     for _ in range(m):
         best, vector = -np.inf, np.zeros(r)

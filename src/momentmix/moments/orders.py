@@ -58,7 +58,7 @@ def is_single(weights: Sequence[float]) -> bool:
     return not any(weights[:-1])
 
 
-def whole_order(order: int) -> int:
+def whole_order(order: Order) -> int:
     """A single order, for what has no meaning over several (a dense tensor)."""
     if isinstance(order, bool):
         raise TypeError(f"order must be a whole number, got {order!r}")
