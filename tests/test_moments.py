@@ -215,7 +215,7 @@ def imported(path):
 
 def test_only_one_file_names_array_libraries():
     for path in SOURCE.rglob("*.py"):
-        if path.name != "_array.py":
+        if path != SOURCE / "support" / "array.py":
             names = {name.partition(".")[0] for name in imported(path)}
             assert not names & {"torch", "array_api_compat", "array_api_strict", "cupy"}, path
 
@@ -226,7 +226,7 @@ def test_oracles_share_no_code_with_the_package():
 
 def test_libraries_have_all_that_the_types_name(backend):
     xp, always = backend.xp, vars(FloatInfo).keys() - {"eps", "max"}
-    pairs = (ArrayFunctions, xp), (LinearAlgebra, xp.linalg), (Array, backend.array(0.0))
+    pairs = (ArrayFunctions, xp), (LinearAlgebra, xp.linalg), (Array, backend.array([[0.0]]))
     for protocol, there in pairs:
         names = vars(protocol).keys() - always
         assert len(names) > 5
