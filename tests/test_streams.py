@@ -9,6 +9,7 @@ from sklearn.mixture import GaussianMixture
 
 from momentmix import Mixture, MomentMixture, MomentTensors, Samples
 from momentmix.covariance import Diagonal, Full
+from momentmix.fitting.plan import Sizes
 from momentmix.matching.costs import tensors_pay
 
 TYPES = ("full", "tied", "diag", "spherical")
@@ -138,7 +139,7 @@ def test_a_stream_refuses_what_does_not_fit_it():
 def test_fit_moments_of_tensors(kind, tmp_path):
     X, _ = mixture(kind).sample(3000, 1)
     whole = MomentMixture(3, covariance_type=kind, polish=None, random_state=0).fit(X)
-    order = whole._needed_order(3)
+    order = whole._plan(Sizes(3), polish=False).order
     MomentTensors.from_samples(X, order).save(tmp_path / "m.npz")
     model = MomentMixture(3, covariance_type=kind, random_state=0)
     model.fit_moments(MomentTensors.load(tmp_path / "m.npz"))

@@ -226,12 +226,16 @@ class TermSearch:
         small = self._scaled(self.data.compressed(basis, d) if few else self.data, unit)
         explicit = is_explicit(Zero, self.rank, small.n, d)
         matching = TermMatching(self._model(small.n, scaled, explicit), small, rng)
-        if given is not None:
-            starts = [given._replace(means=given.means / unit)]
-        else:
-            starts = self._starts(matching, init, self._count(n_init, explicit), rng)
-        with Progress(verbose, len(starts)) as progress:
-            fit = match_moments(matching, starts, progress.iteration)
+        try:
+            if given is not None:
+                starts = [given._replace(means=given.means / unit)]
+            else:
+                starts = self._starts(matching, init, self._count(n_init, explicit), rng)
+            with Progress(verbose, len(starts)) as progress:
+                fit = match_moments(matching, starts, progress.iteration)
+        except KeyboardInterrupt:  # before there was a start
+            points = normal_points(small, rng)[: self.rank]
+            fit = Fit(start_at(points, small, matching.model), interrupted=True)
         means = fit.parameters.means @ basis.T
         fit = replace(fit, parameters=fit.parameters._replace(means=means))
         if few and not fit.interrupted:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -52,7 +53,6 @@ SOLVED = (
     "collapsed_",
     "history_",
 )
-T = TypeVar("T")
 
 
 class MixtureEstimator(MixturePredictions):
@@ -116,14 +116,33 @@ class MixtureEstimator(MixturePredictions):
     def _solve(self, read: Callable[[], Data], polish: bool) -> None:
         """Read the data, fit, and set what was found."""
         with thread_limit(self.n_jobs):
-            data, hurried = _insisting(read)
-            plan = self._plan(_sizes(data, polish), polish)
-            problem, pressed = _insisting(lambda: self._problem(data, plan), not plan.tensors)
-            fit = solve(problem, plan, generator(self.random_state), hurried or pressed)
+            problem, plan, hurried = self._prepared(read, polish)
+            fit = solve(problem, plan, generator(self.random_state), hurried)
             collapse, fit = problem.collapse(fit), problem.restored(fit)
         self._set(problem, fit)
         if collapse is not None:
             self._note_collapse(collapse)
+
+    def _prepared(self, read: Callable[[], Data], polish: bool) -> tuple[Problem, Plan, bool]:
+        """The problem and the plan, and whether Ctrl-C came meanwhile, so that a guess must do.
+
+        Even a guess needs the rows, and their mean and covariance, which are made again; a pass
+        for more moments is not. On a cluster all takes passes: there Ctrl-C ends the fit.
+        """
+        hurried = False
+        try:
+            data = read()
+        except KeyboardInterrupt:
+            data, hurried = read(), True
+        plan = self._plan(_sizes(data, polish), polish)
+        try:
+            problem = self._problem(data, plan)
+        except KeyboardInterrupt:
+            if isinstance(data, ClusterData):
+                raise
+            plan, hurried = replace(plan, tensors=False), True
+            problem = self._problem(data, plan)
+        return problem, plan, hurried
 
     def _data(self, X: Table, sample_weight: Table) -> Data:
         if is_dask(X):
@@ -276,19 +295,6 @@ class MixtureEstimator(MixturePredictions):
                 "columns",
                 CollapseWarning,
             )
-
-
-def _insisting(make: Callable[[], T], again: bool = True) -> tuple[T, bool]:
-    """What ``make`` makes, ``again`` if Ctrl-C came meanwhile: even a guess needs it; and whether.
-
-    What takes a pass over many rows is not made again: there Ctrl-C ends the fit.
-    """
-    try:
-        return make(), False
-    except KeyboardInterrupt:
-        if not again:
-            raise
-        return make(), True
 
 
 def _sizes(data: Data, polish: bool) -> Sizes:
