@@ -12,7 +12,7 @@ import numpy as np
 
 from momentmix.covariance.base import NEAR_FLOOR, Bound, Covariance, refuse_degenerate
 from momentmix.covariance.coordinates import MatrixCoordinates
-from momentmix.support.array import Array, index_array, namespace
+from momentmix.support.array import Array, index_array, namespace, read_only
 
 
 class Matrices(Covariance):
@@ -223,7 +223,8 @@ def packing(n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     upper = a * n + b
     mirror = np.empty((n, n), dtype=np.int64)
     mirror[a, b] = mirror[b, a] = np.arange(len(upper))
-    return upper, mirror.reshape(-1), 2 - (a == b).astype(np.int64)
+    times = 2 - (a == b).astype(np.int64)
+    return read_only(upper), read_only(mirror.reshape(-1)), read_only(times)
 
 
 def _definite(matrices: Array) -> Array:
