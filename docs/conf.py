@@ -62,3 +62,12 @@ sphinx_gallery_conf = {
     "download_all_examples": False,
     "write_computation_times": False,
 }
+
+
+def setup(app):
+    import sys
+
+    sys.path.insert(0, str(HERE))
+    import diagrams
+
+    app.connect("builder-inited", diagrams.draw)

@@ -3,7 +3,10 @@
 import ast
 import importlib.util
 import re
+import sys
 from pathlib import Path
+
+import numpy as np
 
 import momentmix
 
@@ -222,3 +225,42 @@ def test_the_design_shows_every_part_in_its_layer():
     assert tree_of_the_design() == [
         f"{name}/" if (PACKAGE / name).is_dir() else f"{name}.py" for name in LAYERS
     ]
+
+
+ROOMS = ("estimators", "fitting", "likelihood", "matching", "data")
+
+
+def test_a_fit_walks_as_the_design_page_says():
+    """In the order of the page, and with no call from a layer to a later one."""
+    section = DESIGN.read_text(encoding="utf-8").split("## The walk of a fit")[1].split("\n## ")[0]
+    written = re.findall(r"^\d+\. `([a-z_]+/[a-z_]+\.py)`", section, flags=re.M)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 2)) + np.repeat([[0, 0], [5, 5], [0, 6]], 100, axis=0)
+    walked, upwards = [], set()
+
+    def place(frame):
+        path = Path(frame.f_code.co_filename)
+        return path.relative_to(PACKAGE).as_posix() if path.is_relative_to(PACKAGE) else ""
+
+    def look(frame, event, argument):
+        if event != "call" or not (here := place(frame)):
+            return
+        if here.startswith(ROOMS) and here not in walked:
+            walked.append(here)
+        caller = place(frame.f_back)
+        given = caller == "support/parallel.py"  # which runs what it is given
+        if caller and not given and layer_of(here) > layer_of(caller):
+            upwards.add(f"{caller} calls {frame.f_code.co_name} of {here}")
+
+    before = sys.getprofile()
+    sys.setprofile(look)
+    try:
+        momentmix.MomentMixture(3, random_state=0, n_jobs=1).fit(X)
+    finally:
+        sys.setprofile(before)
+    assert walked == written
+    assert upwards == set()
+
+
+def layer_of(file):
+    return LAYERS.index(file.split("/")[0].removesuffix(".py"))

@@ -229,7 +229,7 @@ def plan_known_noise(
         floor=0.0,
         tol=float(s.tol),
         max_iter=int(s.max_iter),
-        start=_last(s, Spherical, n, last) or given,
+        start=_last(s, None, n, last) or given,
         by_weight=not s.warm_start and given is None,
         verbose=s.verbose,
     )
@@ -339,10 +339,15 @@ def _count(n_init: int | Literal["auto"]) -> int | None:
     return None if n_init == "auto" else int(n_init)
 
 
-def _last(s: CommonSettings, kind: Kind, n: int, last: Parameters | None) -> Start | None:
-    """The last solution, if the fit is to start from there and the model is the same."""
+def _last(s: CommonSettings, kind: Kind | None, n: int, last: Parameters | None) -> Start | None:
+    """The last solution, if the fit is to start from there and the model is the same.
+
+    Without a ``kind`` covariances are known, and those of the last solution do not matter.
+    """
     m = int(s.n_components)
     if not s.warm_start or last is None or last.means.shape != (m, n):
+        return None
+    if kind is not None and last.covariances.shape != kind.shape(m, n):
         return None
     return Start(*last)
 

@@ -1,0 +1,190 @@
+"""Plans and problems, and what a refused fit leaves as it was."""
+
+import dataclasses
+
+import dask.array as da
+import numpy as np
+import pytest
+
+from momentmix import KnownCovarianceMixture, Mixture, MomentMixture, MomentTensors
+from momentmix.cluster.rows import DaskRows
+from momentmix.covariance import Diagonal, Full, Spherical
+from momentmix.data.cluster import ClusterData
+from momentmix.fitting.plan import Sizes, plan_known_noise, plan_mixture
+from momentmix.fitting.problem import mixture_problem
+from momentmix.fitting.solve import solve
+from momentmix.likelihood.rows import RowLikelihood
+
+
+def clusters(rng, p=300):
+    return rng.normal(size=(p, 2)) + np.repeat([[0, 0], [6, 0], [0, 7]], p // 3, axis=0)
+
+
+def mixture_plan(sizes=None, rows=True, **settings):
+    sizes = Sizes(2, 300, None, "memory") if sizes is None else sizes
+    return plan_mixture(MomentMixture(3, **settings), sizes, None, rows)
+
+
+# Plans
+
+
+def test_a_plan_cannot_be_changed():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        mixture_plan().m = 4
+
+
+@pytest.mark.parametrize(
+    ("place", "rows", "settings", "search", "tensors"),
+    [
+        ("memory", True, {}, "plain", False),
+        ("memory", True, {"n_init": 5}, "moments", False),
+        ("memory", True, {"polish": None}, "estimate", True),
+        ("memory", True, {"polish": None, "moments": "samples"}, "estimate", False),
+        ("cluster", True, {}, "estimate", True),
+        ("cluster", True, {"moments": "samples"}, "estimate", False),
+        ("moments", False, {}, "estimate", False),
+    ],
+)
+def test_where_a_fit_starts(place, rows, settings, search, tensors):
+    plan = mixture_plan(Sizes(2, 300, None, place), rows, **settings)
+    assert (plan.search, plan.tensors) == (search, tensors)
+    assert plan.polish == (rows and settings.get("polish", "em") == "em")
+
+
+def test_a_plan_knows_the_type_and_its_prior():
+    plan = mixture_plan(covariance_type="diag")
+    assert plan.kind is Diagonal
+    assert plan.prior.strength == Diagonal.customary_strength(2)
+    assert mixture_plan(covariance_type="tied").prior is None
+    assert mixture_plan(prior=None).prior is None
+
+
+def test_moments_that_are_known_bound_the_order():
+    sizes = Sizes(2, 0, 5, "moments")
+    assert mixture_plan(sizes, rows=False).order == 5
+    with pytest.raises(ValueError, match="kept up to order 5"):
+        mixture_plan(sizes, rows=False, order=6)
+
+
+def test_the_plan_under_known_noise():
+    plan = plan_known_noise(KnownCovarianceMixture(2, 1.0), Sizes(3), None, polish=False)
+    assert plan.kind is Spherical
+    assert (plan.order, plan.prior, plan.polish) == (3, None, False)
+
+
+# Problems
+
+
+def test_a_problem_says_where_components_collapse(rng):
+    """Too few rows, and no extent beyond the floor."""
+    data = MomentMixture(2)._data(clusters(rng), None)
+    plan = plan_mixture(MomentMixture(2), Sizes(2, data.rows, None, "memory"), None, True)
+    problem = mixture_problem(data, plan)
+    assert isinstance(problem.likelihood, RowLikelihood)
+    fit = solve(problem, plan, np.random.default_rng(0))
+    assert not np.any(problem.collapse(fit).thin | problem.collapse(fit).flat)
+    narrow = Full.repeated(2, 1e-12 * np.eye(2))
+    parameters = fit.parameters._replace(weights=np.array([0.99, 0.01]), covariances=narrow)
+    collapse = problem.collapse(dataclasses.replace(fit, parameters=parameters))
+    assert collapse.thin.tolist() == [False, True]
+    assert collapse.flat.tolist() == [True, True]
+    np.testing.assert_allclose(collapse.counts, [297, 3])
+
+
+def test_what_solve_gives_is_in_the_coordinates_of_the_problem(rng):
+    X = clusters(rng) * [1, 1000]
+    estimator = MomentMixture(3, random_state=0).fit(X)
+    data = estimator._data(X, None)
+    plan = estimator._plan(Sizes(2, data.rows, None, "memory"), True)
+    problem = mixture_problem(data, plan)
+    fit = problem.restored(solve(problem, plan, np.random.default_rng(0)))
+    np.testing.assert_allclose(fit.parameters.means, estimator.means_, rtol=1e-3)
+    np.testing.assert_allclose(fit.log_likelihood, estimator.lower_bound_, atol=1e-4)
+
+
+def test_hurried_a_guess_is_all(rng):
+    data = MomentMixture(3)._data(clusters(rng), None)
+    plan = mixture_plan()
+    fit = solve(mixture_problem(data, plan), plan, rng, hurried=True)
+    assert fit.interrupted
+    assert not fit.converged
+    assert np.isfinite(fit.log_likelihood)
+
+
+def test_a_likelihood_of_sums_is_enough_for_em(rng):
+    """On a cluster nothing but ``sums`` is asked for; the steps are those of rows in memory."""
+    X = clusters(rng)
+    estimator = MomentMixture(3, random_state=0)
+    plan = plan_mixture(estimator, Sizes(2, 300, None, "cluster"), None, True)
+    there = mixture_problem(ClusterData(DaskRows(da.from_array(X, chunks=(100, 2)))), plan)
+    fit = there.restored(solve(there, plan, rng))
+    again = MomentMixture(3, prior="auto", means_init=fit.parameters.means, random_state=0)
+    np.testing.assert_allclose(again.fit(X).means_, fit.parameters.means, atol=1e-2)
+
+
+# Refused fits
+
+
+def refusals():
+    """A fit of each kind that is refused, after a stream with moments up to order 6."""
+    rows = np.arange(12.0).reshape(6, 2)
+    few = MomentTensors.from_samples(rows, 2)
+    bad = rows.copy()
+    bad[0, 0] = np.nan
+    return {
+        "rows": lambda e: e.fit(bad),
+        "too few rows": lambda e: e.fit(rows[:1]),
+        "weights": lambda e: e.fit(rows, sample_weight=-np.ones(6)),
+        "moments": lambda e: e.fit_moments(few),
+        "a batch": lambda e: e.partial_fit(np.ones((6, 3))),
+        "a cluster": lambda e: e.fit(da.from_array(bad, chunks=(3, 2))),
+        "an order on a cluster": lambda e: e.set_params(order=2).fit(da.from_array(rows)),
+        "a batch on a cluster": lambda e: e.partial_fit(da.ones((6, 3))),
+    }
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("name", list(refusals()))
+@pytest.mark.parametrize("known", [False, True])
+def test_a_refused_fit_leaves_everything_as_it_was(name, known, rng):
+    X = clusters(rng)
+    estimator = KnownCovarianceMixture(3, 1.0) if known else MomentMixture(3)
+    estimator.set_params(random_state=0).partial_fit(X)
+    asked = {part: getattr(estimator, part) for part in ("means_", "weights_", "n_iter_")}
+    before = dict(vars(estimator))
+    with pytest.raises((ValueError, TypeError)):
+        refusals()[name](estimator)
+    after = dict(vars(estimator))
+    before.pop("order"), after.pop("order")  # the one that the test itself has set
+    assert set(after) == set(before)
+    assert all(after[part] is before[part] for part in before)
+    for part, value in asked.items():
+        assert getattr(estimator, part) is value
+
+
+def test_asking_whether_an_estimator_is_fitted_runs_no_fit(rng):
+    from sklearn.exceptions import NotFittedError
+    from sklearn.utils.validation import check_is_fitted
+
+    stream = MomentMixture(2, random_state=0).partial_fit(clusters(rng))
+    check_is_fitted(stream)
+    repr(stream), stream._repr_html_()
+    assert "mixture_" not in vars(stream)
+    with pytest.raises(NotFittedError):
+        check_is_fitted(MomentMixture())
+
+
+def test_warm_start_after_another_covariance_type(rng):
+    """The last solution is of another shape, so the fit starts anew."""
+    X = clusters(rng)
+    estimator = MomentMixture(3, warm_start=True, random_state=0).fit(X)
+    estimator.set_params(covariance_type="diag").fit(X)
+    assert estimator.covariances_.shape == (3, 2)
+    fresh = MomentMixture(3, covariance_type="diag", random_state=0).fit(X)
+    np.testing.assert_allclose(estimator.lower_bound_, fresh.lower_bound_, atol=1e-6)
+
+
+def test_a_mixture_is_fitted_from_its_own_moments():
+    truth = Mixture([0.6, 0.4], [[0.0, 0.0], [4.0, 1.0]], [[1.0, 0.5], [0.5, 1.0]], "diag")
+    fit = MomentMixture(2, covariance_type="diag", random_state=0).fit_moments(truth)
+    np.testing.assert_allclose(fit.means_, truth.means, atol=1e-6)
