@@ -10,19 +10,22 @@ from momentmix import KnownCovarianceMixture, Mixture, MomentMixture, MomentTens
 from momentmix.cluster.rows import DaskRows
 from momentmix.covariance import Diagonal, Full, Spherical
 from momentmix.data.cluster import ClusterData
+from momentmix.fitting import solve as solve_module
 from momentmix.fitting.plan import Sizes, plan_known_noise, plan_mixture
 from momentmix.fitting.problem import mixture_problem
 from momentmix.fitting.solve import solve
 from momentmix.likelihood.rows import RowLikelihood
+
+#: 300 rows of two features.
+IN_MEMORY = Sizes(2, 300, None, "memory")
 
 
 def clusters(rng, p=300):
     return rng.normal(size=(p, 2)) + np.repeat([[0, 0], [6, 0], [0, 7]], p // 3, axis=0)
 
 
-def mixture_plan(sizes=None, rows=True, **settings):
-    sizes = Sizes(2, 300, None, "memory") if sizes is None else sizes
-    return plan_mixture(MomentMixture(3, **settings), sizes, None, rows)
+def mixture_plan(sizes=IN_MEMORY, last=None, **settings):
+    return plan_mixture(MomentMixture(3, **settings), sizes, last)
 
 
 # Plans
@@ -34,21 +37,21 @@ def test_a_plan_cannot_be_changed():
 
 
 @pytest.mark.parametrize(
-    ("place", "rows", "settings", "search", "tensors"),
+    ("place", "settings", "search", "tensors"),
     [
-        ("memory", True, {}, "plain", False),
-        ("memory", True, {"n_init": 5}, "moments", False),
-        ("memory", True, {"polish": None}, "estimate", True),
-        ("memory", True, {"polish": None, "moments": "samples"}, "estimate", False),
-        ("cluster", True, {}, "estimate", True),
-        ("cluster", True, {"moments": "samples"}, "estimate", False),
-        ("moments", False, {}, "estimate", False),
+        ("memory", {}, "plain", False),
+        ("memory", {"n_init": 5}, "moments", False),
+        ("memory", {"polish": None}, "estimate", True),
+        ("memory", {"polish": None, "moments": "samples"}, "estimate", False),
+        ("cluster", {}, "estimate", True),
+        ("cluster", {"moments": "samples"}, "estimate", False),
+        ("moments", {}, "estimate", False),
     ],
 )
-def test_where_a_fit_starts(place, rows, settings, search, tensors):
-    plan = mixture_plan(Sizes(2, 300, None, place), rows, **settings)
+def test_where_a_fit_starts(place, settings, search, tensors):
+    plan = mixture_plan(Sizes(2, 300, None, place), **settings)
     assert (plan.search, plan.tensors) == (search, tensors)
-    assert plan.polish == (rows and settings.get("polish", "em") == "em")
+    assert plan.polish == (place != "moments" and settings.get("polish", "em") == "em")
 
 
 def test_a_plan_knows_the_type_and_its_prior():
@@ -61,13 +64,13 @@ def test_a_plan_knows_the_type_and_its_prior():
 
 def test_moments_that_are_known_bound_the_order():
     sizes = Sizes(2, 0, 5, "moments")
-    assert mixture_plan(sizes, rows=False).order == 5
+    assert mixture_plan(sizes).order == 5
     with pytest.raises(ValueError, match="kept up to order 5"):
-        mixture_plan(sizes, rows=False, order=6)
+        mixture_plan(sizes, order=6)
 
 
 def test_the_plan_under_known_noise():
-    plan = plan_known_noise(KnownCovarianceMixture(2, 1.0), Sizes(3), None, polish=False)
+    plan = plan_known_noise(KnownCovarianceMixture(2, 1.0), Sizes(3), None)
     assert plan.kind is Spherical
     assert (plan.order, plan.prior, plan.polish) == (3, None, False)
 
@@ -78,7 +81,7 @@ def test_the_plan_under_known_noise():
 def test_a_problem_says_where_components_collapse(rng):
     """Too few rows, and no extent beyond the floor."""
     data = MomentMixture(2)._data(clusters(rng), None)
-    plan = plan_mixture(MomentMixture(2), Sizes(2, data.rows, None, "memory"), None, True)
+    plan = plan_mixture(MomentMixture(2), IN_MEMORY, None)
     problem = mixture_problem(data, plan)
     assert isinstance(problem.likelihood, RowLikelihood)
     fit = solve(problem, plan, np.random.default_rng(0))
@@ -95,7 +98,7 @@ def test_what_solve_gives_is_in_the_coordinates_of_the_problem(rng):
     X = clusters(rng) * [1, 1000]
     estimator = MomentMixture(3, random_state=0).fit(X)
     data = estimator._data(X, None)
-    plan = estimator._plan(Sizes(2, data.rows, None, "memory"), True)
+    plan = estimator._plan(IN_MEMORY)
     problem = mixture_problem(data, plan)
     fit = problem.restored(solve(problem, plan, np.random.default_rng(0)))
     np.testing.assert_allclose(fit.parameters.means, estimator.means_, rtol=1e-3)
@@ -115,7 +118,7 @@ def test_a_likelihood_of_sums_is_enough_for_em(rng):
     """On a cluster nothing but ``sums`` is asked for; the steps are those of rows in memory."""
     X = clusters(rng)
     estimator = MomentMixture(3, random_state=0)
-    plan = plan_mixture(estimator, Sizes(2, 300, None, "cluster"), None, True)
+    plan = plan_mixture(estimator, Sizes(2, 300, None, "cluster"), None)
     there = mixture_problem(ClusterData(DaskRows(da.from_array(X, chunks=(100, 2)))), plan)
     fit = there.restored(solve(there, plan, rng))
     again = MomentMixture(3, prior="auto", means_init=fit.parameters.means, random_state=0)
@@ -174,14 +177,100 @@ def test_asking_whether_an_estimator_is_fitted_runs_no_fit(rng):
         check_is_fitted(MomentMixture())
 
 
-def test_warm_start_after_another_covariance_type(rng):
-    """The last solution is of another shape, so the fit starts anew."""
-    X = clusters(rng)
-    estimator = MomentMixture(3, warm_start=True, random_state=0).fit(X)
+@pytest.mark.parametrize("n", [2, 3])
+def test_warm_start_after_another_covariance_type(n, rng):
+    """The last solution is of another type, so the fit starts anew, even where shapes agree."""
+    X = np.column_stack([clusters(rng), rng.normal(size=300)])[:, :n]
+    estimator = MomentMixture(3, covariance_type="tied", warm_start=True, random_state=0).fit(X)
     estimator.set_params(covariance_type="diag").fit(X)
-    assert estimator.covariances_.shape == (3, 2)
+    assert estimator.covariances_.shape == (3, n)
     fresh = MomentMixture(3, covariance_type="diag", random_state=0).fit(X)
-    np.testing.assert_allclose(estimator.lower_bound_, fresh.lower_bound_, atol=1e-6)
+    np.testing.assert_allclose(estimator.lower_bound_, fresh.lower_bound_, atol=1e-5)
+    assert plan_mixture(estimator, Sizes(n, 300, None, "memory"), estimator.mixture_).start
+
+
+def test_one_component_on_a_cluster_has_its_likelihood(rng):
+    X = clusters(rng)
+    there = da.from_array(X, chunks=(100, 2))
+    for estimator in (MomentMixture(1), KnownCovarianceMixture(1, 9.0)):
+        fit = estimator.fit(there)
+        np.testing.assert_allclose(fit.lower_bound_, fit.score(X), rtol=1e-10)
+        np.testing.assert_allclose(fit.means_[0], X.mean(axis=0), atol=1e-10)
+
+
+def test_a_stream_asks_for_the_order_alone(rng):
+    """Settings that only a fit from rows would refuse do not stop a stream."""
+    stream = MomentMixture(2, moments="samples", weighting="optimal", random_state=0)
+    stream.partial_fit(clusters(rng))
+    assert stream.means_.shape == (2, 2)
+    assert not hasattr(stream, "covariance_")
+
+
+def test_a_batch_without_names_leaves_those_of_the_stream(rng):
+    pd = pytest.importorskip("pandas")
+    X = clusters(rng)
+    stream = MomentMixture(2).partial_fit(pd.DataFrame(X, columns=["a", "b"]))
+    stream.partial_fit(da.from_array(X, chunks=(100, 2)))
+    assert stream.feature_names_in_.tolist() == ["a", "b"]
+
+
+# Ctrl-C
+
+
+def interrupted_in(monkeypatch, owner, name, after=0):
+    """Let Ctrl-C come in a method, after some calls of it."""
+    original, calls = getattr(owner, name), []
+
+    def method(self, *args, **settings):
+        calls.append(None)
+        if len(calls) == after + 1:
+            raise KeyboardInterrupt
+        return original(self, *args, **settings)
+
+    monkeypatch.setattr(owner, name, method)
+    return calls
+
+
+@pytest.mark.filterwarnings("ignore:the fit was interrupted")
+@pytest.mark.parametrize("after", [0, 5, 20])
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"n_init": 3}, {"covariance_type": "tied"}, {"prior": "cv"}, {"prior": None}],
+    ids=str,
+)
+def test_ctrl_c_ends_the_search_at_once(settings, after, rng, monkeypatch):
+    """Within a few steps, however many starts there were to be."""
+    calls = interrupted_in(monkeypatch, RowLikelihood, "step", after)
+    fit = MomentMixture(3, random_state=0, **settings).fit(clusters(rng))
+    assert fit.interrupted_
+    assert np.isfinite(fit.lower_bound_)
+    assert len(calls) <= after + 3
+
+
+@pytest.mark.filterwarnings("ignore:the fit was interrupted")
+def test_ctrl_c_in_a_second_search_keeps_the_first(rng, monkeypatch):
+    X = clusters(rng)
+    first = MomentMixture(3, random_state=0).fit(X)
+
+    def cross_validated(likelihood, customary, start, rng):
+        interrupted_in(monkeypatch, RowLikelihood, "step")
+        return dataclasses.replace(customary, strength=0.5)
+
+    monkeypatch.setattr(solve_module, "cross_validated", cross_validated)
+    fit = MomentMixture(3, prior="cv", random_state=0)
+    fit.fit(X)
+    assert fit.interrupted_
+    np.testing.assert_allclose(fit.lower_bound_, first.lower_bound_, atol=1e-8)
+
+
+@pytest.mark.filterwarnings("ignore:the fit was interrupted")
+def test_ctrl_c_while_a_fit_is_scored_loses_nothing(rng, monkeypatch):
+    X = clusters(rng)
+    first = MomentMixture(3, random_state=0).fit(X)
+    interrupted_in(monkeypatch, Mixture, "log_prob")
+    fit = MomentMixture(3, random_state=0).fit(X)
+    assert fit.interrupted_
+    np.testing.assert_allclose(fit.means_, first.means_)
 
 
 def test_a_mixture_is_fitted_from_its_own_moments():

@@ -139,7 +139,7 @@ def test_a_stream_refuses_what_does_not_fit_it():
 def test_fit_moments_of_tensors(kind, tmp_path):
     X, _ = mixture(kind).sample(3000, 1)
     whole = MomentMixture(3, covariance_type=kind, polish=None, random_state=0).fit(X)
-    order = whole._plan(Sizes(3), polish=False).order
+    order = whole._order(Sizes(3))
     MomentTensors.from_samples(X, order).save(tmp_path / "m.npz")
     model = MomentMixture(3, covariance_type=kind, random_state=0)
     model.fit_moments(MomentTensors.load(tmp_path / "m.npz"))

@@ -188,6 +188,16 @@ def _() -> Any:
     return mixture("diag").fit(cluster(X), sample_weight=weights)
 
 
+@case("Dask, one component")
+def _() -> Any:
+    return mixture("diag", m=1).fit(cluster(rows("diag", 1500)))
+
+
+@case("Dask, given means")
+def _() -> Any:
+    return mixture("diag", means_init=truth("diag").means).fit(cluster(rows("diag", 1500)))
+
+
 @case("debiased samples")
 def _() -> Any:
     return mixture("diag").fit_moments(mm.Samples(noisy(), noise_covariance=0.3))

@@ -3,7 +3,8 @@
 A type is a subclass of :class:`Covariance`, and the class itself is what fits pass around as the
 ``kind`` of a mixture. A new type is one file with such a class: it states the class variables,
 provides every abstract method, overrides the others where it can do better, and is entered in
-``validation.py`` if users may name it. ``Variances`` and ``Matrices`` hold what their kind share.
+``validation.py`` if users may name it. ``Variances`` holds what
+diagonal types have in common, and ``Matrices`` what the others have.
 
 Methods of an object speak of the covariances of the atoms of a distribution, and are written with
 the array API. Methods of the class speak of the type: of its shapes, and of arrays of its shape

@@ -9,7 +9,7 @@ import numpy as np
 from momentmix.cluster.rows import DaskRows
 from momentmix.covariance import Kind, Zero
 from momentmix.data.frame import Frame
-from momentmix.data.sources import TensorData
+from momentmix.data.sources import Place, TensorData
 from momentmix.distributions.moment_tensors import MomentTensors, tensors_on_cluster
 from momentmix.moments.atoms import Atoms
 from momentmix.moments.bilinear import InnerProducts, bilinear
@@ -24,6 +24,7 @@ class ClusterData:
 
     passes = 1
     order = None
+    place: Place = "cluster"
     rows = CLUSTER_ROWS
     count = np.inf  # which a pass would tell
 

@@ -10,7 +10,7 @@ A fit is a function of these answers alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
 
@@ -39,8 +39,16 @@ class MomentSource(Protocol):
         """Σ_k w_k ⟨M_i, M⟩ for each atom of P, and the gradient in P."""
 
 
+#: Where rows can be read again: here, on a cluster, or not at all, since moments are all there is.
+Place: TypeAlias = Literal["memory", "cluster", "moments"]
+
+
 class Data(MomentSource, Protocol):
     """What a fit asks of its data."""
+
+    @property
+    def place(self) -> Place:
+        """Where the rows are."""
 
     @property
     def order(self) -> int | None:
@@ -75,6 +83,7 @@ class AtomData:
 
     passes = 1
     order = None
+    place: Place = "memory"
 
     def __init__(self, atoms: Atoms, count: float | None = None) -> None:
         self.atoms, self.n = atoms, int(atoms.means.shape[1])
@@ -151,6 +160,7 @@ class TensorData:
 
     passes = 0
     rows = 0
+    place: Place = "moments"
 
     def __init__(self, tensors: MomentTensors, count: float | None = None) -> None:
         self.tensors, self.n = tensors, tensors.n_features
@@ -188,7 +198,7 @@ class TensorData:
 
 
 class Rescaled:
-    """Points tested against data in another unit: the points are rescaled, the data not copied."""
+    """Data in another unit, of which no copy is made: points are rescaled before each question."""
 
     def __init__(self, data: MomentSource, unit: float) -> None:
         self.data, self.unit, self.n, self.passes = data, unit, data.n, data.passes
@@ -215,7 +225,7 @@ class Deflated:
         return InnerProducts(form.values - out.values, np.asarray(form.means) - out.means, None)
 
 
-def data_of(P: Any) -> AtomData | TensorData:
+def data_of(P: object) -> AtomData | TensorData:
     """The moments of a Mixture, of Samples or of MomentTensors as data of a fit, in NumPy."""
     if isinstance(P, MomentTensors):
         return TensorData(P)

@@ -77,7 +77,7 @@ def estimated_rank(data: Data, weights: Sequence[float], rng: np.random.Generato
         noise = [data.halved(rng) for _ in range(SPLITS)]
     r = min(data.n, 32)
     while True:
-        (flat, *others), most, whole = _flattened([data, *noise], weights, r, rng)
+        (flat, *others), most, complete = _flattened([data, *noise], weights, r, rng)
         U, values, Vt = np.linalg.svd(flat, full_matrices=False)
         if values[0] == 0:
             return 0
@@ -85,7 +85,7 @@ def estimated_rank(data: Data, weights: Sequence[float], rng: np.random.Generato
         rank = _before_the_gap(values, most)
         if noise and not exact:
             rank = _above_noise(U, values, Vt, others)
-        if rank < r or whole:
+        if rank < r or complete:
             return min(rank, most)
         r = min(data.n, 2 * r)
 
@@ -99,8 +99,8 @@ def _flattened(
     """
     d, n = len(weights) - 1, parts[0].n
     rows, columns = (packed_size(n + 1, k) for k in halves(d))
-    whole = rows * columns <= FLATTENED or 2 * r >= n
-    if not whole:
+    complete = rows * columns <= FLATTENED or 2 * r >= n
+    if not complete:
         parts = parts[:2]
         bases = [leading_subspace(x, weights, r, rng) for x in parts]
         basis = np.linalg.qr(np.column_stack(bases))[0]
@@ -108,7 +108,7 @@ def _flattened(
         n = parts[0].n
     tensors = [augmented(x.moments(d), n, weights) for x in parts]
     n += not is_single(weights)
-    return [flattening(T, n, d) for T in tensors], highest_rank(n, d), whole
+    return [flattening(T, n, d) for T in tensors], highest_rank(n, d), complete
 
 
 def _before_the_gap(values: np.ndarray, most: int) -> int:

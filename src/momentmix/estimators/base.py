@@ -15,13 +15,12 @@ import numpy as np
 
 from momentmix.cluster.rows import DaskRows, feature_names, is_dask
 from momentmix.data.cluster import ClusterData
-from momentmix.data.parameters import Parameters
 from momentmix.data.sources import AtomData, Data, TensorData, data_of
 from momentmix.distributions.mixture import Mixture
 from momentmix.distributions.moment_tensors import MomentTensors
 from momentmix.estimators.predictions import MixturePredictions
 from momentmix.estimators.rows import Table, checked_rows, rows_to_fit
-from momentmix.fitting.plan import Place, Plan, Sizes
+from momentmix.fitting.plan import Plan, Sizes
 from momentmix.fitting.problem import Collapse, Problem
 from momentmix.fitting.solve import solve
 from momentmix.matching.fit import Fit
@@ -32,9 +31,8 @@ from momentmix.support.warnings import CollapseWarning, warn_user
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-#: Attributes that a stream of partial_fit makes when they are asked for.
+#: Attributes that a fit makes, besides those about features.
 SOLVED = (
-    "covariance_",
     "weights_",
     "means_",
     "covariances_",
@@ -64,14 +62,20 @@ class MixtureEstimator(MixturePredictions):
     n_jobs: int | None
     precisions_: np.ndarray | None
     precisions_cholesky_: np.ndarray | None
+    #: Attributes that a stream of partial_fit makes when they are asked for.
+    _solved: tuple[str, ...] = SOLVED
     #: Of the rows, and so of what is given back; fits themselves are in float64.
     _dtype: type = np.float64
 
     def _check_settings(self) -> None:
         raise NotImplementedError
 
-    def _plan(self, sizes: Sizes, polish: bool) -> Plan:
-        """What the parameters mean for data of a size; ``polish``: with rows to be read again."""
+    def _order(self, sizes: Sizes) -> int:
+        """The order of the moments that a fit without rows needs."""
+        raise NotImplementedError
+
+    def _plan(self, sizes: Sizes) -> Plan:
+        """What the parameters mean for data of a size."""
         raise NotImplementedError
 
     def _problem(self, data: Data, plan: Plan) -> Problem:
@@ -82,7 +86,7 @@ class MixtureEstimator(MixturePredictions):
     def fit(self, X: Table, y: object = None, sample_weight: Table = None) -> Self:
         """Fit to the rows of X; ``sample_weight`` counts each row that many times."""
         self._check_settings()
-        return self._fitted(lambda: self._data(X, sample_weight), polish=True)
+        return self._fitted(lambda: self._data(X, sample_weight))
 
     def fit_predict(self, X: Table, y: object = None, sample_weight: Table = None) -> np.ndarray:
         """Fit to the rows of X, and tell the most probable component of each."""
@@ -105,40 +109,46 @@ class MixtureEstimator(MixturePredictions):
             self._note_features(data.n, getattr(P, "feature_names", None))
             return data
 
-        return self._fitted(read, polish=False)
+        return self._fitted(read, rows=False)
 
-    def _fitted(self, read: Callable[[], Data], polish: bool) -> Self:
+    def _fitted(self, read: Callable[[], Data], rows: bool = True) -> Self:
         with self._kept_if_refused():
-            self._solve(read, polish)
+            self._solve(read, rows)
             self.__dict__.pop("moments_", None)  # a stream ends here
         return self
 
-    def _solve(self, read: Callable[[], Data], polish: bool) -> None:
-        """Read the data, fit, and set what was found."""
+    def _solve(self, read: Callable[[], Data], rows: bool) -> None:
+        """Read the data, fit, and set what was found; without ``rows`` from moments alone."""
         with thread_limit(self.n_jobs):
-            problem, plan, hurried = self._prepared(read, polish)
+            problem, plan, hurried = self._prepared(read, rows)
             fit = solve(problem, plan, generator(self.random_state), hurried)
-            collapse, fit = problem.collapse(fit), problem.restored(fit)
+            collapse = problem.collapse(fit)
+            try:
+                fit = problem.restored(fit)
+            except KeyboardInterrupt:  # there is a fit, which is not to be lost
+                fit = problem.restored(replace(fit, interrupted=True))
         self._set(problem, fit)
         if collapse is not None:
             self._note_collapse(collapse)
 
-    def _prepared(self, read: Callable[[], Data], polish: bool) -> tuple[Problem, Plan, bool]:
-        """The problem and the plan, and whether Ctrl-C came meanwhile, so that a guess must do.
+    def _prepared(self, read: Callable[[], Data], rows: bool) -> tuple[Problem, Plan, bool]:
+        """The problem and the plan; and whether Ctrl-C came meanwhile, so that a guess has to do.
 
-        Even a guess needs the rows, and their mean and covariance, which are made again; a pass
-        for more moments is not. On a cluster all takes passes: there Ctrl-C ends the fit.
+        Even a guess needs the rows, their mean and their covariance, so these are made again. A
+        pass over the rows for more moments is not. On a cluster everything takes a pass, and
+        Ctrl-C ends the fit.
         """
         hurried = False
         try:
             data = read()
         except KeyboardInterrupt:
             data, hurried = read(), True
-        plan = self._plan(_sizes(data, polish), polish)
+        place = data.place if rows else "moments"
+        plan = self._plan(Sizes(data.n, data.rows, data.order, place))
         try:
             problem = self._problem(data, plan)
         except KeyboardInterrupt:
-            if isinstance(data, ClusterData):
+            if place == "cluster":
                 raise
             plan, hurried = replace(plan, tensors=False), True
             problem = self._problem(data, plan)
@@ -192,13 +202,14 @@ class MixtureEstimator(MixturePredictions):
         stream: MomentTensors | None = vars(self).get("moments_")
         weights = sample_weight
         if is_dask(X):
-            if stream is not None:
+            if stream is None:
+                self._note_features(X.shape[1], feature_names(X))
+            else:
                 self._check_features(X)
-            self._note_features(X.shape[1], feature_names(X))
         else:
             X, weights = checked_rows(self, X, sample_weight, reset=stream is None)
             self.__dict__.pop("_dtype", None)
-        order = self._plan(Sizes(int(X.shape[1])), polish=False).order
+        order = self._order(Sizes(int(X.shape[1])))
         if stream is not None and stream.order != order:
             raise ValueError(
                 f"the settings now need order {order}, but the stream was begun with order "
@@ -207,15 +218,14 @@ class MixtureEstimator(MixturePredictions):
         moments = MomentTensors(int(X.shape[1]), order) if stream is None else stream
         moments = moments + MomentTensors.from_samples(X, order, weights)
         self._last_solution = self._previous_solution()
-        for name in SOLVED:
+        for name in self._solved:
             self.__dict__.pop(name, None)
         self.moments_ = moments  # a new object, after the old parameters are gone
 
-    def _previous_solution(self) -> Parameters | None:
-        """The parameters that were solved for last, if any were."""
-        if "mixture_" in vars(self):
-            return Parameters.of(self.mixture_)
-        return vars(self).get("_last_solution")
+    def _previous_solution(self) -> Mixture | None:
+        """What was solved for last, if anything was."""
+        solution: Mixture | None = vars(self).get("mixture_", vars(self).get("_last_solution"))
+        return solution
 
     def __sklearn_is_fitted__(self) -> bool:
         return "mixture_" in vars(self) or "moments_" in vars(self)
@@ -223,8 +233,9 @@ class MixtureEstimator(MixturePredictions):
     def __getattr__(self, name: str) -> Any:
         # Python comes here for what is not there: the fitted attributes of a stream, of which the
         # parameters have not been asked for since its last batch.
-        if name in SOLVED and "moments_" in vars(self):
-            self._solve(lambda: TensorData(self.moments_), polish=False)
+        if name in self._solved and "moments_" in vars(self):
+            with self._kept_if_refused():
+                self._solve(lambda: TensorData(self.moments_), rows=False)
             return vars(self)[name]
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
@@ -295,11 +306,6 @@ class MixtureEstimator(MixturePredictions):
                 "columns",
                 CollapseWarning,
             )
-
-
-def _sizes(data: Data, polish: bool) -> Sizes:
-    place: Place = "cluster" if isinstance(data, ClusterData) else "memory"
-    return Sizes(data.n, data.rows, data.order, place if polish else "moments")
 
 
 def _which(components: np.ndarray, verb: str) -> str:

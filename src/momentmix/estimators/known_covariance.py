@@ -5,7 +5,7 @@ It says what its parameters mean; base.py fits.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,10 +13,10 @@ from numpy.typing import ArrayLike
 from momentmix.covariance import common_noise
 from momentmix.data.sources import Data
 from momentmix.decomposition.terms import TermInit
-from momentmix.estimators.base import MixtureEstimator
+from momentmix.estimators.base import SOLVED, MixtureEstimator
 from momentmix.estimators.settings import check_known_noise_settings
 from momentmix.fitting.known_noise import NoiseFrame, known_noise_problem
-from momentmix.fitting.plan import Plan, Sizes, plan_known_noise
+from momentmix.fitting.plan import Plan, Sizes, known_noise_order, plan_known_noise
 from momentmix.fitting.problem import Problem
 from momentmix.matching.fit import Fit
 from momentmix.matching.matching import SolverName
@@ -97,6 +97,8 @@ class KnownCovarianceMixture(MixtureEstimator):
     True
     """
 
+    _solved = (*SOLVED, "covariance_")
+
     def __init__(
         self,
         n_components: int,
@@ -149,10 +151,13 @@ class KnownCovarianceMixture(MixtureEstimator):
     def _check_settings(self) -> None:
         check_known_noise_settings(self)
 
-    def _plan(self, sizes: Sizes, polish: bool) -> Plan:
+    def _order(self, sizes: Sizes) -> int:
         if not isinstance(self.covariance, str):
-            common_noise(self.covariance, sizes.n)  # refused before anything is read
-        return plan_known_noise(self, sizes, self._previous_solution(), polish)
+            common_noise(self.covariance, sizes.n)  # a bad one is refused before a stream begins
+        return known_noise_order(self, sizes)
+
+    def _plan(self, sizes: Sizes) -> Plan:
+        return plan_known_noise(self, sizes, self._previous_solution())
 
     def _problem(self, data: Data, plan: Plan) -> Problem:
         return known_noise_problem(data, plan, self.covariance)
@@ -161,8 +166,8 @@ class KnownCovarianceMixture(MixtureEstimator):
         super()._set(problem, fit)
         if not isinstance(self.covariance, str):
             self.covariance_ = np.asarray(self.covariance, dtype=np.float64)
-        elif isinstance(problem.frame, NoiseFrame):
-            self.covariance_ = problem.frame.noise.array[0]
+        else:
+            self.covariance_ = cast(NoiseFrame, problem.frame).noise.array[0]
 
     def _n_parameters(self) -> int:
         m, n = self.means_.shape

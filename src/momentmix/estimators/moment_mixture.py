@@ -10,7 +10,7 @@ from momentmix.covariance import CovarianceName, covariance_type
 from momentmix.data.sources import Data
 from momentmix.estimators.base import MixtureEstimator
 from momentmix.estimators.settings import check_mixture_settings
-from momentmix.fitting.plan import Plan, Sizes, plan_mixture
+from momentmix.fitting.plan import Plan, Sizes, mixture_order, plan_mixture
 from momentmix.fitting.problem import Problem, mixture_problem
 from momentmix.matching.identifiability import parameter_count
 from momentmix.matching.matching import SolverName
@@ -177,8 +177,11 @@ class MomentMixture(MixtureEstimator):
     def _check_settings(self) -> None:
         check_mixture_settings(self)
 
-    def _plan(self, sizes: Sizes, polish: bool) -> Plan:
-        return plan_mixture(self, sizes, self._previous_solution(), polish)
+    def _order(self, sizes: Sizes) -> int:
+        return mixture_order(self, sizes)
+
+    def _plan(self, sizes: Sizes) -> Plan:
+        return plan_mixture(self, sizes, self._previous_solution())
 
     def _problem(self, data: Data, plan: Plan) -> Problem:
         return mixture_problem(data, plan)

@@ -14,7 +14,7 @@ from momentmix.data.sources import AtomData
 #: Rows as users have them: an array, a table of pandas or polars, a Dask array or DataFrame; and
 #: the weights that go with them. Both are checked before anything is done with them.
 Table: TypeAlias = Any
-#: Largest entry of X, and inverse of the least difference, of which covariances can speak.
+#: Entries larger than this have squares beyond float64; so have the inverses of smaller differences.
 HUGE = 1e150
 
 

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Protocol, TypeAlias
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from momentmix.covariance import Kind, LogNormalPrior, Spherical, Zero, covariance_type
 from momentmix.data.parameters import Parameters
+from momentmix.data.sources import Place
+from momentmix.distributions.mixture import Mixture
 from momentmix.matching.costs import EXPLICIT_PARAMETERS, is_explicit, tensors_pay
 from momentmix.matching.identifiability import (
     HIGHEST_ORDER,
@@ -38,7 +40,7 @@ OPTIMAL_MOMENTS = 2000
 #: The least variance of a component even for reg_covar=0, relative to that of the data: one of a
 #: single row must stay finite, and a covariance matrix hold its least eigenvalue to five digits.
 LEAST_VARIANCE = 1e-10
-#: The same where moments are matched, which determine a variance less well.
+#: The same where moments are matched.
 LEAST_MATCHED_VARIANCE = 1e-9
 #: Iterations and tolerance of moment fits that are only to be starts of EM, and of estimates.
 START_ITERATIONS, START_TOL, ESTIMATE_TOL = 30, 3e-5, 1e-9
@@ -81,10 +83,6 @@ class KnownNoiseSettings(CommonSettings, Protocol):
 
     order: int
     covariance: ArrayLike | Literal["estimate"]
-
-
-#: Where rows can be read again, if anywhere.
-Place: TypeAlias = Literal["memory", "cluster", "moments"]
 
 
 class Sizes(NamedTuple):
@@ -158,16 +156,16 @@ class Plan:
         )
 
 
-def plan_mixture(s: MixtureSettings, sizes: Sizes, last: Parameters | None, polish: bool) -> Plan:
-    """The plan of MomentMixture. ``last`` is the solution before; with ``polish`` rows are there.
+def plan_mixture(s: MixtureSettings, sizes: Sizes, last: Mixture | None) -> Plan:
+    """The plan of MomentMixture; ``last`` is the solution before, if there was one.
 
     With rows in memory the likelihood decides, and moments are starts at most. On a cluster, or
     without rows, the moments are matched as well as they can be.
     """
     kind, m, n = covariance_type(s.covariance_type), int(s.n_components), sizes.n
-    polish = polish and s.polish == "em"
+    polish = sizes.place != "moments" and s.polish == "em"
     in_memory = polish and sizes.place == "memory"
-    order = _mixture_order(s, kind, sizes, check=not in_memory or s.order != "auto")
+    order = mixture_order(s, sizes, check=not in_memory or s.order != "auto")
     explicit = is_explicit(kind, m, n, order) and (
         s.moments != "samples" or sizes.order is not None
     )
@@ -201,11 +199,9 @@ def plan_mixture(s: MixtureSettings, sizes: Sizes, last: Parameters | None, poli
     )
 
 
-def plan_known_noise(
-    s: KnownNoiseSettings, sizes: Sizes, last: Parameters | None, polish: bool
-) -> Plan:
+def plan_known_noise(s: KnownNoiseSettings, sizes: Sizes, last: Mixture | None) -> Plan:
     """The plan of KnownCovarianceMixture: in its coordinates the noise is spherical, and known."""
-    m, n, order = int(s.n_components), sizes.n, _known_noise_order(s, sizes)
+    m, n, order = int(s.n_components), sizes.n, known_noise_order(s, sizes)
     given = _known_noise_start(s, n)
     return Plan(
         kind=Spherical,
@@ -221,7 +217,7 @@ def plan_known_noise(
         tensors=sizes.place == "cluster",
         init=s.init,
         n_init=_count(s.n_init),
-        polish=polish and s.polish == "em",
+        polish=sizes.place != "moments" and s.polish == "em",
         search="estimate",
         prior=None,
         cross_validated=False,
@@ -258,8 +254,9 @@ def customary_order(kind: Kind, m: int, n: int) -> int:
     return 4 if affordable and not kind.diagonal else least
 
 
-def _mixture_order(s: MixtureSettings, kind: Kind, sizes: Sizes, check: bool) -> int:
+def mixture_order(s: MixtureSettings, sizes: Sizes, check: bool = True) -> int:
     """The order to match, with ``check`` one that can determine the parameters."""
+    kind = covariance_type(s.covariance_type)
     m, n, known = int(s.n_components), sizes.n, sizes.order
     if s.order == "auto":
         order = min(customary_order(kind, m, n), HIGHEST_ORDER)
@@ -277,7 +274,8 @@ def _mixture_order(s: MixtureSettings, kind: Kind, sizes: Sizes, check: bool) ->
     return order
 
 
-def _known_noise_order(s: KnownNoiseSettings, sizes: Sizes) -> int:
+def known_noise_order(s: KnownNoiseSettings, sizes: Sizes) -> int:
+    """The order to match, one that can tell the means apart."""
     order = s.order
     if isinstance(order, bool) or not isinstance(order, int | np.integer) or order < 3:
         raise ValueError(
@@ -339,17 +337,18 @@ def _count(n_init: int | Literal["auto"]) -> int | None:
     return None if n_init == "auto" else int(n_init)
 
 
-def _last(s: CommonSettings, kind: Kind | None, n: int, last: Parameters | None) -> Start | None:
+def _last(s: CommonSettings, kind: Kind | None, n: int, last: Mixture | None) -> Start | None:
     """The last solution, if the fit is to start from there and the model is the same.
 
     Without a ``kind`` covariances are known, and those of the last solution do not matter.
     """
-    m = int(s.n_components)
-    if not s.warm_start or last is None or last.means.shape != (m, n):
+    if not s.warm_start or last is None:
         return None
-    if kind is not None and last.covariances.shape != kind.shape(m, n):
+    if (last.n_components, last.n_features) != (int(s.n_components), n):
         return None
-    return Start(*last)
+    if kind is not None and last.atoms.covariance.kind is not kind:
+        return None
+    return Start(*Parameters.of(last))
 
 
 def _mixture_start(s: MixtureSettings) -> Start | None:

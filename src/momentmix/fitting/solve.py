@@ -38,10 +38,11 @@ SIDE_BY_SIDE = 2e5, 4e6
 
 def solve(problem: Problem, plan: Plan, rng: np.random.Generator, hurried: bool = False) -> Fit:
     """The fit, in the coordinates of the problem; at once a guess if there is no time left."""
-    start = starting_point(problem, plan, rng)
+    start: Parameters | None = None
     fit: Fit | None = None
-    if not hurried:
-        with suppress(KeyboardInterrupt):
+    with suppress(KeyboardInterrupt):
+        start = starting_point(problem, plan, rng)
+        if not hurried:
             fit = _solved(problem, plan, start, rng)
     if fit is None:  # interrupted before anything was found
         fit = _guessed(problem, start, rng)
@@ -55,7 +56,8 @@ def _solved(
 ) -> Fit | None:
     likelihood = problem.likelihood
     if plan.m == 1 and start is None:
-        return _valued(problem.moments.single(), likelihood)
+        only = problem.moments.single()
+        return only if likelihood is None else _valued(only, likelihood)
     if likelihood is None:
         return problem.moments.estimate(rng, start, plan.verbose)
     if start is None and plan.max_iter == 0 and isinstance(likelihood, RowLikelihood):
@@ -71,19 +73,39 @@ def _solved(
         except KeyboardInterrupt:
             return replace(fit, interrupted=True)
         if prior.strength != customary.strength:
-            fit = _climbed(problem, likelihood.with_prior(prior), plan, start, rng)
+            fit = _with_another_prior(problem, likelihood.with_prior(prior), plan, start, rng, fit)
     return fit
+
+
+def _with_another_prior(
+    problem: Problem,
+    likelihood: RowLikelihood,
+    plan: Plan,
+    start: Parameters | None,
+    rng: np.random.Generator,
+    first: Fit,
+) -> Fit:
+    """The fit once more; after Ctrl-C the first one, which was carried to its end."""
+    second: Fit | None = None
+    with suppress(KeyboardInterrupt):
+        second = _climbed(problem, likelihood, plan, start, rng)
+    if second is None or second.interrupted:
+        return replace(first, interrupted=True)
+    return replace(second, n_passes=first.n_passes + second.n_passes)
 
 
 def _guessed(problem: Problem, start: Parameters | None, rng: np.random.Generator) -> Fit:
     guess = Fit(problem.moments.guess(rng) if start is None else start, interrupted=True)
-    return _valued(guess, problem.likelihood)
+    return _valued_at_hand(guess, problem.likelihood)
 
 
-def _valued(fit: Fit, likelihood: Likelihood | None) -> Fit:
-    """A fit with its log-likelihood, where another pass over the rows costs next to nothing."""
-    if likelihood is None or not isinstance(likelihood, RowLikelihood):
-        return fit
+def _valued_at_hand(fit: Fit, likelihood: Likelihood | None) -> Fit:
+    """An interrupted fit with its log-likelihood, if that takes no pass over rows elsewhere."""
+    return _valued(fit, likelihood) if isinstance(likelihood, RowLikelihood) else fit
+
+
+def _valued(fit: Fit, likelihood: Likelihood) -> Fit:
+    """A fit with its log-likelihood: one pass over the rows."""
     value = likelihood.value(fit.parameters)
     return replace(
         fit, log_likelihood=value, log_posterior=value - likelihood.penalty(fit.parameters)
@@ -158,7 +180,7 @@ def _from_moment_fits(
     with Progress(plan.verbose, 2 * count + 10) as progress:
         search = LikelihoodSearch(sample, rng, plan.tol, plan.max_iter, progress.start)
 
-        def matched(start: Parameters) -> Candidate:
+        def match(start: Parameters) -> Candidate:
             if search.interrupted:
                 return Candidate(start)
             parameters, solution = moments.matching.solve(start, strict=False)
@@ -171,15 +193,24 @@ def _from_moment_fits(
             with single_threaded_blas():
                 least, most = SIDE_BY_SIDE
                 workers = worker_count(np) if least < sample.X.size < most else 1
-                candidates = parallel_map(matched, starts, workers)
+                candidates = parallel_map(match, starts, workers)
         except KeyboardInterrupt:
             search.interrupted = True
+        solutions = [c.solution for c in candidates if c.solution is not None]
+        if search.interrupted:
+            return _best_match(candidates, likelihood) if solutions else None
         fit = search.finished(likelihood, candidates, repair=False)
     if fit is None:
         return None
-    solutions = [c.solution for c in candidates if c.solution is not None]
     passes = moments.matching.passes(sum(solution.n_passes for solution in solutions))
     return replace(fit, n_passes=fit.n_passes + passes)
+
+
+def _best_match(candidates: list[Candidate], likelihood: Likelihood) -> Fit:
+    """Of moment fits, some of which Ctrl-C has prevented, the one of lowest cost."""
+    solved = [(c.solution.value, c.parameters) for c in candidates if c.solution is not None]
+    value, parameters = min(solved, key=lambda pair: pair[0])
+    return _valued_at_hand(Fit(parameters, value, interrupted=True), likelihood)
 
 
 def _from_estimate(
@@ -188,7 +219,7 @@ def _from_estimate(
     """EM from the moment estimate; with rows in memory, plain starts may do better."""
     fit = problem.moments.estimate(rng, None, plan.verbose)
     if fit.interrupted:
-        return _valued(fit, likelihood)
+        return _valued_at_hand(fit, likelihood)
     fit = replace(fit, parameters=likelihood.widened(fit.parameters))
     fit = _polished(likelihood, fit, plan)
     if plan.n_init is None and isinstance(likelihood, RowLikelihood) and not fit.interrupted:
@@ -208,8 +239,10 @@ def _best_of_both(likelihood: RowLikelihood, fit: Fit, plan: Plan, rng: np.rando
         with Progress(plan.verbose, 8, "EM starts") as progress, single_threaded_blas():
             search = LikelihoodSearch(sample, rng, tol, max_iter, progress.start)
             search.run([Candidate(fit.parameters)], repair=True)
-            search.run(search.promising(plan.m), repair=True)
-        assert search.best is not None
+            if not search.interrupted:
+                search.run(search.promising(plan.m), repair=True)
+        if search.best is None or search.interrupted:
+            return replace(fit, interrupted=True)
         rival = likelihood.fit(search.best.parameters, tol=tol, max_iter=TRIAL_STEPS)
         n_iter = rival.n_iter
         if rival.log_likelihood > fit.log_likelihood - tol and not rival.converged:
@@ -219,9 +252,8 @@ def _best_of_both(likelihood: RowLikelihood, fit: Fit, plan: Plan, rng: np.rando
         return replace(fit, interrupted=True)
     passes = fit.n_passes + search.n_iter
     values = (fit.log_likelihood, *search.values)
-    interrupted = search.interrupted or rival.interrupted
     if rival.log_likelihood > fit.log_likelihood + tol:
         fit = _reached(replace(fit, n_passes=passes), rival, n_iter)
     else:
         fit = replace(fit, n_passes=passes + n_iter)
-    return replace(fit, log_likelihoods=values, interrupted=interrupted)
+    return replace(fit, log_likelihoods=values, interrupted=rival.interrupted)

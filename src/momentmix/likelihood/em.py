@@ -114,7 +114,7 @@ class Likelihood:
         return Parameters(weights, means, self.kind.raised(scatter, self.floor))
 
     def widened(self, parameters: Parameters) -> Parameters:
-        """Fit for EM to go on from: no covariance so flat that its component catches no row."""
+        """Parameters from which EM can go on: flat covariances are widened, to catch some rows."""
         if self.variance is not None or self.kind.smallest_variance(parameters.covariances) >= FLAT:
             return parameters
         raised = self.kind.raised(parameters.covariances, WIDE)
@@ -164,9 +164,14 @@ class Likelihood:
         return run.result(max_iter)
 
     def look_at(self, starts: Sequence[Parameters], steps: int) -> list[EMResult]:
-        """A few EM steps from each of some starts, all at once."""
+        """A few EM steps from each of some starts, all at once; after Ctrl-C from fewer of them."""
         if self.kind.common or len(starts) == 1:  # one covariance a mixture, not a component
-            return [self.fit(start, tol=0.0, max_iter=steps - 1) for start in starts]
+            results: list[EMResult] = []
+            for start in starts:
+                results.append(self.fit(start, tol=0.0, max_iter=steps - 1))
+                if results[-1].interrupted:
+                    break
+            return results
         S = len(starts)
         at = Parameters(*(np.concatenate(parts) for parts in zip(*starts, strict=True)))
         for _ in range(steps):

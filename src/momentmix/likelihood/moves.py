@@ -82,11 +82,13 @@ def split_and_merge(
             if not trial.interrupted:
                 trial = likelihood.fit(trial.parameters, tol=tol, max_iter=max_iter)
                 n_iter += trial.n_iter
-            if trial.log_posterior > fit.log_posterior + 10 * tol:
+            gains = trial.log_posterior > fit.log_posterior + 10 * tol
+            if gains:
                 fit, improved = trial, True
-                break
             if trial.interrupted:
                 return fit._replace(n_iter=n_iter, interrupted=True)
+            if gains:
+                break
     return fit._replace(n_iter=n_iter)
 
 

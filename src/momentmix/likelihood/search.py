@@ -21,12 +21,14 @@ from momentmix.matching.fit import Fit
 from momentmix.solvers import Solution
 from momentmix.support.parallel import single_threaded_blas
 
-#: On small data, starts that are looked at together after the first, how many of them are carried
-#: on, and how often. On others one start and its repairs do.
+#: Small data are searched in batches after the first start: so many starts take a few steps each,
+#: so many of them are carried on, and there are so many batches. On others one start will do.
 BATCH, CARRIED, BATCHES = 8, 3, 2
-#: How many times as many where there is no prior, and how many times as often, and as many of them
-#: that must agree, for one covariance of all components, which no exchange repairs.
-RUGGED, UNREPAIRED = 4, 2
+#: Without a prior the batches are this many times as large.
+RUGGED = 4
+#: No exchange repairs a covariance that all components share. There are then this many times as
+#: many batches, and as many starts must agree.
+UNREPAIRED = 2
 #: EM steps after which starts are compared.
 FIRST_STEPS = 12
 #: Starts that must end at the best optimum before no more are tried, and nats a row within which
@@ -75,6 +77,8 @@ class LikelihoodSearch:
     def run(self, candidates: Iterable[Candidate], repair: bool) -> None:
         """Look at candidates until there are no more, or with repairs until enough agree."""
         for candidate in candidates:
+            if self.interrupted:  # while a candidate was being made
+                return
             self._look_at(candidate, repair)
             if self.interrupted or (repair and self._settled):
                 return
@@ -170,5 +174,6 @@ class LikelihoodSearch:
         """The better ones of some starts, after a few steps of each."""
         looked_at = self.likelihood.look_at(starts, FIRST_STEPS)
         self.n_iter += len(starts) * FIRST_STEPS
+        self.interrupted = self.interrupted or any(result.interrupted for result in looked_at)
         looked_at.sort(key=lambda result: -result.log_posterior)
         yield from (Candidate(result.parameters) for result in looked_at[:count])

@@ -23,7 +23,10 @@ def cross_validated(
     start: Parameters,
     rng: np.random.Generator,
 ) -> LogNormalPrior:
-    """The prior under which rows left out are most likely, EM going on from a fit of all rows."""
+    """The prior under which rows left out are most likely, EM going on from a fit of all rows.
+
+    Ctrl-C is passed on: half of a comparison is none.
+    """
     p = len(likelihood.X)
     fold = rng.permutation(p) % min(FOLDS, p)
     priors = [replace(customary, strength=share * customary.strength) for share in SHARES]
@@ -33,7 +36,9 @@ def cross_validated(
         share = float(likelihood.weights[kept].sum())
         for i, prior in enumerate(priors):
             train = likelihood.part(kept, likelihood.weights[kept] / share, share, prior)
-            parameters = train.fit(start, tol=TOL, max_iter=STEPS).parameters
+            result = train.fit(start, tol=TOL, max_iter=STEPS)
+            if result.interrupted:
+                raise KeyboardInterrupt
             test = likelihood.part(out, likelihood.weights[out], 1 - share, None)
-            scores[i] += test.value(parameters)
+            scores[i] += test.value(result.parameters)
     return priors[int(np.argmax(scores))]

@@ -180,11 +180,13 @@ def _refined(matching: MomentMatching, fit: Fit) -> Fit:
     # From free covariances back above the floor, the way may lead into another valley.
     if last.solution.value <= 1.01 * fit.objective + matching.zero:
         fit = _adopted(fit, last)
-    if matching.model.weighting == "optimal" and fit.objective > 1e-20 and not fit.interrupted:
-        matching.weight_for(fit.parameters)
-        last = matching.solve(fit.parameters, strict=True, tol=0.0)
+    if last.solution.interrupted:
+        return replace(fit, interrupted=True)
+    if matching.model.weighting == "optimal" and fit.objective > 1e-20:
+        last = matching.weighted_for(fit.parameters).solve(fit.parameters, strict=True, tol=0.0)
         # A weight that lets a component run off to nowhere is no improvement.
         size = np.linalg.norm(fit.parameters.means, axis=1).max()
         if np.linalg.norm(last.parameters.means, axis=1).max() < 3 * size + 3:
             fit = _adopted(fit, last)
+        fit = replace(fit, interrupted=last.solution.interrupted)
     return fit

@@ -11,7 +11,7 @@ from momentmix.data.parameters import Parameters
 
 @dataclass(frozen=True)
 class Fit:
-    """A mixture in the coordinates of the fit, and the way to it.
+    """A mixture and the way to it, in the coordinates of the fit or, restored, in those of X.
 
     What was not looked at is NaN. ``objective``, the moment cost, lacks the constant ‖M̂‖² where
     moments are implicit; log-likelihoods are means over the samples.

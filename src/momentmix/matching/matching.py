@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -89,8 +90,8 @@ class MomentMatching:
             return ImplicitObjective(parametrisation, self.source, self.model.weights)
         return PackedObjective(parametrisation, self.moments, self.model.weights, self.factor)
 
-    def weight_for(self, parameters: Parameters) -> None:
-        """From now on weight residuals by the inverse covariance that moments of samples have.
+    def weighted_for(self, parameters: Parameters) -> MomentMatching:
+        """The same with residuals weighted by the inverse covariance that moments of samples have.
 
         The samples being from a mixture with these parameters: the efficient weight of the
         generalised method of moments, estimated from a first fit. It needs no pass over the data,
@@ -105,7 +106,9 @@ class MomentMatching:
         scale = 1 / np.sqrt(np.diag(S))
         correlation = S * np.outer(scale, scale) + RIDGE * np.eye(len(S))
         L = np.linalg.cholesky(correlation)
-        self.factor = solve_triangular(L, np.diag(scale), lower=True)
+        other = copy(self)
+        other.factor = solve_triangular(L, np.diag(scale), lower=True)
+        return other
 
     def passes(self, evaluations: int) -> int:
         """Passes over the rows that the moments, or so many evaluations of the cost, took."""

@@ -39,8 +39,8 @@ class Parametrisation:
         self.covariances = kind.coordinates(m, n, floor)
         self.size = m + m * n + self.covariances.size
         # A tied covariance belongs to no component, so no t scales it.
-        self._own = self.homogeneous and not kind.common
-        self._tail = (1,) * (len(self.covariances.shape) - 1)
+        self._scaled_by_t = self.homogeneous and not kind.common
+        self._trailing_axes = (1,) * (len(self.covariances.shape) - 1)
 
     def split(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         m, n = self.m, self.n
@@ -51,8 +51,8 @@ class Parametrisation:
         if self.homogeneous:
             first = (self.m * np.maximum(weights, 1e-12)) ** (1 / self.order)
             means = means * first[:, None]
-            if self._own:
-                covariances = covariances * first.reshape(-1, *self._tail) ** 2
+            if self._scaled_by_t:
+                covariances = covariances * first.reshape(-1, *self._trailing_axes) ** 2
         return np.concatenate([first, means.reshape(-1), self.covariances.encode(covariances)])
 
     def decode(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -65,8 +65,8 @@ class Parametrisation:
             weights = np.exp(first - first.max())
             return weights / weights.sum(), means, covariances
         t = np.abs(first)
-        if self._own:
-            covariances = covariances / t.reshape(-1, *self._tail) ** 2
+        if self._scaled_by_t:
+            covariances = covariances / t.reshape(-1, *self._trailing_axes) ** 2
         return t**self.order / self.m, means / first[:, None], covariances
 
     def atoms(self, x: np.ndarray) -> Atoms:
@@ -89,10 +89,10 @@ class Parametrisation:
             in_first = in_weights * (self.order * weights)
             in_first = in_first - np.sum(in_means * means, axis=-1)
             in_means = in_means / first[:, None]
-            if self._own:
+            if self._scaled_by_t:
                 axes = tuple(range(len(lead) + 1, in_cov.ndim))
                 in_first = in_first - 2 * np.sum(in_cov * covariances, axis=axes)
-                in_cov = in_cov / first.reshape(-1, *self._tail) ** 2
+                in_cov = in_cov / first.reshape(-1, *self._trailing_axes) ** 2
             in_first = in_first / first
         flat_means = in_means.reshape(*lead, self.m * self.n)
         in_rest = self.covariances.pullback(rest, in_cov)
@@ -101,8 +101,8 @@ class Parametrisation:
     def curvature(self, x: np.ndarray, in_cov: np.ndarray) -> np.ndarray | None:
         """What the factors of covariances add to the Hessian of a cost with this gradient in Σ."""
         first = self.split(x)[0]
-        if self._own:
-            in_cov = in_cov / first.reshape(-1, *self._tail) ** 2
+        if self._scaled_by_t:
+            in_cov = in_cov / first.reshape(-1, *self._trailing_axes) ** 2
         block = self.covariances.curvature(in_cov)
         if block is None:
             return None

@@ -29,7 +29,7 @@ def number(name: str, value: object, least: float, *words: str) -> None:
 
 def positive(name: str, value: object) -> None:
     """Refuse what is not a positive, finite number."""
-    if not (isinstance(value, Real) and 0 < float(value) < np.inf):
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < np.inf:
         raise ValueError(f"{name} must be a positive number, got {value!r}")
 
 

@@ -84,8 +84,7 @@ class Polynomial:
         """
         step = max(1, (1 << 22) // max(1, len(self.moments)))
         parts = [
-            self._expected(P.take(slice(a, min(a + step, len(P)))), gradient)
-            for a in range(0, len(P), step)
+            self._expected(P.take(slice(a, min(a + step, len(P))))) for a in range(0, len(P), step)
         ]
         values = np.concatenate([part[0] for part in parts])
         if not gradient:
@@ -103,7 +102,7 @@ class Polynomial:
             covariance = collect(P.column[:, 0], seconds)
         return InnerProducts(_like(values, P), _like(column * means, P), covariance)
 
-    def _expected(self, P: Atoms, gradient: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _expected(self, P: Atoms) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """E f, E ∇f and ½E ∇²f under each atom; the last (m, n) where Σ is diagonal, or zero."""
         m, n = len(P), self.n
         means = to_numpy(P.means).astype(np.float64)
