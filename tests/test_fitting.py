@@ -232,7 +232,7 @@ def interrupted_in(monkeypatch, owner, name, after=0):
 
 
 @pytest.mark.filterwarnings("ignore:the fit was interrupted")
-@pytest.mark.parametrize("after", [0, 5, 20])
+@pytest.mark.parametrize("after", [0, 5, 12])
 @pytest.mark.parametrize(
     "settings",
     [{}, {"n_init": 3}, {"covariance_type": "tied"}, {"prior": "cv"}, {"prior": None}],

@@ -14,7 +14,7 @@ from momentmix.data.sources import AtomData
 #: Rows as users have them: an array, a table of pandas or polars, a Dask array or DataFrame; and
 #: the weights that go with them. Both are checked before anything is done with them.
 Table: TypeAlias = Any
-#: Entries larger than this have squares beyond float64; so have the inverses of smaller differences.
+#: The squares of larger entries overflow, and those of differences below its inverse underflow.
 HUGE = 1e150
 
 
