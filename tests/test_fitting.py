@@ -214,6 +214,15 @@ def test_a_batch_without_names_leaves_those_of_the_stream(rng):
     assert stream.feature_names_in_.tolist() == ["a", "b"]
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_without_iterations_known_noise_gives_its_moment_start(rng):
+    """A start of the decomposition, where MomentMixture gives that of k-means."""
+    X = clusters(rng)
+    fit = KnownCovarianceMixture(3, 1.0, max_iter=0, random_state=0).fit(X)
+    assert np.isfinite(fit.objective_)
+    assert np.isnan(MomentMixture(3, max_iter=0, random_state=0).fit(X).objective_)
+
+
 # Ctrl-C
 
 

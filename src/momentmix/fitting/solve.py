@@ -60,7 +60,8 @@ def _solved(
         return only if likelihood is None else _valued(only, likelihood)
     if likelihood is None:
         return problem.moments.estimate(rng, start, plan.verbose)
-    if start is None and plan.max_iter == 0 and isinstance(likelihood, RowLikelihood):
+    if start is None and plan.max_iter == 0 and plan.search != "estimate":
+        assert isinstance(likelihood, RowLikelihood)
         start = next(plain_starts(likelihood, plan.m, rng))  # as in scikit-learn: a start alone
     fit = _climbed(problem, likelihood, plan, start, rng)
     if fit is None or fit.interrupted:
