@@ -126,35 +126,60 @@ class Problem:
 
 def mixture_problem(data: Data, plan: Plan) -> Problem:
     """The problem of a mixture whose covariances are to be found."""
-    rows = data if plan.polish and isinstance(data, AtomData) else None
-    cluster = data.cluster if isinstance(data, ClusterData) else None
+    if isinstance(data, ClusterData):
+        return _on_cluster(data, plan)
+    if isinstance(data, AtomData) and plan.polish:
+        return _of_rows(data, plan)
+    return _of_moments(data, plan)
+
+
+def _of_rows(rows: AtomData, plan: Plan) -> Problem:
+    """Rows in memory: the likelihood decides, and moments are starts at most."""
+    frame = _frame(rows, plan)
+    scaled = rows.within(frame).in_order()
+    likelihood = _row_likelihood(rows, scaled, frame, plan)
+    weights = gaussian_weights(plan.order)
+    if plan.search == "moments":  # weighted by the noise of these rows
+        weights = sampling_weights(scaled.X, scaled.weights, plan.order)
+    moments = _moments(scaled, frame, plan, weights, likelihood.floor)
+    return Problem(frame, moments, likelihood, rows.count, likelihood.floor, rows=rows)
+
+
+def _of_moments(data: Data, plan: Plan) -> Problem:
+    """Moments alone; also those of rows in memory, where nothing but moments is asked for."""
     if plan.tensors:
         data = tensors_of(data, plan.order)
-    frame = data.frame(plan.kind)
-    if plan.omega is not None:  # which speaks of the given origin, and one unit for all features
-        frame = Frame.about_the_origin(plan.kind, frame)
-    scaled = data.within(frame)
+    frame = _frame(data, plan)
+    scaled, weights = data.within(frame), gaussian_weights(plan.order)
+    moments = _moments(scaled, frame, plan, weights, plan.floor)
+    floor, passes = moments.model.floor, int(plan.tensors)
+    return Problem(frame, moments, None, data.count, floor, passes=passes)
+
+
+def _on_cluster(data: ClusterData, plan: Plan) -> Problem:
+    """Rows on a cluster: EM goes on there from the moment estimate."""
+    source: Data = tensors_of(data, plan.order) if plan.tensors else data
+    frame = _frame(source, plan)
+    scaled, weights = source.within(frame), gaussian_weights(plan.order)
     likelihood: Likelihood | None = None
-    derived = gaussian_weights(plan.order)
-    if isinstance(scaled, AtomData) and rows is not None:
-        scaled = scaled.in_order()
-        likelihood = _row_likelihood(rows, scaled, frame, plan)
-        if plan.search == "moments":  # weighted by the noise of these rows
-            derived = sampling_weights(scaled.X, scaled.weights, plan.order)
-    elif cluster is not None and plan.polish:
-        likelihood = ClusterLikelihood(cluster, frame, plan.kind, plan.floor, prior=plan.prior)
-    model = plan.model(plan.weights(frame.unit, derived))
-    least = plan.floor if likelihood is None else likelihood.floor
-    return Problem(
-        frame,
-        MixtureMoments(model, scaled, plan.init, plan.n_init, least),
-        likelihood,
-        data.count,
-        floor=model.floor if likelihood is None else least,
-        rows=rows,
-        cluster=cluster,
-        passes=int(plan.tensors),
-    )
+    if plan.polish:
+        likelihood = ClusterLikelihood(data.cluster, frame, plan.kind, plan.floor, prior=plan.prior)
+    moments = _moments(scaled, frame, plan, weights, plan.floor)
+    return Problem(frame, moments, likelihood, source.count, plan.floor, cluster=data.cluster)
+
+
+def _frame(data: Data, plan: Plan) -> Frame:
+    """Centred and scaled coordinates; the paper's ω speaks of the given origin and one unit."""
+    frame = data.frame(plan.kind)
+    return frame if plan.omega is None else Frame.about_the_origin(plan.kind, frame)
+
+
+def _moments(
+    scaled: Data, frame: Frame, plan: Plan, weights: list[float], floor: Bound
+) -> MixtureMoments:
+    """The moments of data in a frame, with weights of the orders for plans that have none."""
+    model = plan.model(plan.weights(frame.unit, weights))
+    return MixtureMoments(model, scaled, plan.init, plan.n_init, floor)
 
 
 def tensors_of(data: Data, order: int) -> TensorData:
