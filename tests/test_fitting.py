@@ -4,6 +4,7 @@ import dataclasses
 
 import dask.array as da
 import numpy as np
+import pandas as pd
 import pytest
 
 from momentmix import KnownCovarianceMixture, Mixture, MomentMixture, MomentTensors
@@ -14,6 +15,7 @@ from momentmix.fitting import solve as solve_module
 from momentmix.fitting.plan import Sizes, plan_known_noise, plan_mixture
 from momentmix.fitting.problem import mixture_problem
 from momentmix.fitting.solve import solve
+from momentmix.likelihood.cluster import ClusterLikelihood
 from momentmix.likelihood.rows import RowLikelihood
 
 #: 300 rows of two features.
@@ -125,6 +127,29 @@ def test_a_likelihood_of_sums_is_enough_for_em(rng):
     np.testing.assert_allclose(again.fit(X).means_, fit.parameters.means, atol=1e-2)
 
 
+def test_a_search_needs_sums_and_a_sample_alone(rng):
+    """With ``sample`` a likelihood whose rows are elsewhere is searched like one in memory."""
+    X = clusters(rng)
+    cluster = ClusterData(DaskRows(da.from_array(X, chunks=(100, 2))))
+    plan = mixture_plan(Sizes(2, 300, None, "cluster"))
+    problem = mixture_problem(cluster, plan)
+
+    class Sampled(ClusterLikelihood):
+        def sample(self, rng):
+            return RowLikelihood(self.frame.apply(X[::2]), None, Full, 1e-6, prior=self.prior)
+
+    likelihood = Sampled(cluster.cluster, problem.frame, Full, 1e-6, prior=plan.prior)
+    problem = dataclasses.replace(problem, likelihood=likelihood)
+    plan = dataclasses.replace(plan, search="plain")
+    fit = problem.restored(solve(problem, plan, rng))
+    here = MomentMixture(3, random_state=0).fit(X)
+    assert fit.converged
+    np.testing.assert_allclose(fit.log_likelihood, here.lower_bound_, atol=1e-4)
+    np.testing.assert_allclose(
+        sorted(fit.parameters.means.tolist()), sorted(here.means_.tolist()), atol=1e-2
+    )
+
+
 # Refused fits
 
 
@@ -163,6 +188,15 @@ def test_a_refused_fit_leaves_everything_as_it_was(name, known, rng):
     assert all(after[part] is before[part] for part in before)
     for part, value in asked.items():
         assert getattr(estimator, part) is value
+
+
+def test_a_bad_noise_is_refused_before_a_cluster_is_read():
+    def never(block):
+        raise AssertionError("the rows were read")
+
+    X = da.zeros((6, 2), chunks=(3, 2)).map_blocks(never, dtype=float, meta=np.empty((0, 0)))
+    with pytest.raises(ValueError, match="covariance must"):
+        KnownCovarianceMixture(2, [1.0, 2.0, 3.0]).fit(X)
 
 
 def test_asking_whether_an_estimator_is_fitted_runs_no_fit(rng):
@@ -207,7 +241,6 @@ def test_a_stream_asks_for_the_order_alone(rng):
 
 
 def test_a_batch_without_names_leaves_those_of_the_stream(rng):
-    pd = pytest.importorskip("pandas")
     X = clusters(rng)
     stream = MomentMixture(2).partial_fit(pd.DataFrame(X, columns=["a", "b"]))
     stream.partial_fit(da.from_array(X, chunks=(100, 2)))

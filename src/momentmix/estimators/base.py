@@ -248,13 +248,7 @@ class MixtureEstimator(MixturePredictions):
         covariances = np.ascontiguousarray(covariances)
         precisions: tuple[np.ndarray | None, np.ndarray | None] = None, None
         if problem.definite:
-            try:
-                precisions = kind.precision_cholesky(covariances)
-            except np.linalg.LinAlgError as error:
-                raise ValueError(
-                    "a fitted covariance is singular; raise reg_covar, or drop constant or "
-                    "dependent features"
-                ) from error
+            precisions = kind.precision_cholesky(covariances)
         names = vars(self).get("feature_names_in_")
         self.mixture_ = Mixture(weights, means, covariances, kind.name, feature_names=names)
         self.weights_, self.means_ = self._as_given(weights), self._as_given(means)

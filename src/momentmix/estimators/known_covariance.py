@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Literal, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from momentmix.covariance import common_noise
 from momentmix.data.sources import Data
 from momentmix.decomposition.terms import TermInit
 from momentmix.estimators.base import SOLVED, MixtureEstimator
@@ -152,8 +151,6 @@ class KnownCovarianceMixture(MixtureEstimator):
         check_known_noise_settings(self)
 
     def _order(self, sizes: Sizes) -> int:
-        if not isinstance(self.covariance, str):
-            common_noise(self.covariance, sizes.n)  # a bad one is refused before a stream begins
         return known_noise_order(self, sizes)
 
     def _plan(self, sizes: Sizes) -> Plan:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from momentmix.covariance import CovarianceName, covariance_type
@@ -12,6 +13,7 @@ from momentmix.estimators.base import MixtureEstimator
 from momentmix.estimators.settings import check_mixture_settings
 from momentmix.fitting.plan import Plan, Sizes, mixture_order, plan_mixture
 from momentmix.fitting.problem import Problem, mixture_problem
+from momentmix.matching.fit import Fit
 from momentmix.matching.identifiability import parameter_count
 from momentmix.matching.matching import SolverName
 from momentmix.matching.starts import Init
@@ -185,6 +187,15 @@ class MomentMixture(MixtureEstimator):
 
     def _problem(self, data: Data, plan: Plan) -> Problem:
         return mixture_problem(data, plan)
+
+    def _set(self, problem: Problem, fit: Fit) -> None:
+        try:
+            super()._set(problem, fit)
+        except np.linalg.LinAlgError as error:
+            raise ValueError(
+                f"a fitted covariance is singular with reg_covar={self.reg_covar:g}; raise it, "
+                "or drop constant or dependent features"
+            ) from error
 
     def _n_parameters(self) -> int:
         return parameter_count(covariance_type(self.covariance_type), *self.means_.shape)

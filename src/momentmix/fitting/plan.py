@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from momentmix.covariance import Kind, LogNormalPrior, Spherical, Zero, covariance_type
+from momentmix.covariance import Kind, LogNormalPrior, Spherical, common_noise, covariance_type
 from momentmix.data.parameters import Parameters
 from momentmix.data.sources import Place
 from momentmix.distributions.mixture import Mixture
@@ -102,9 +102,12 @@ class Start(NamedTuple):
     covariances: np.ndarray | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What is fitted, to what, and for how long."""
+    """What is fitted, to what, and for how long.
+
+    What has a default is for covariances that are to be found, and left alone where they are known.
+    """
 
     kind: Kind
     m: int
@@ -114,22 +117,22 @@ class Plan:
     omega: float | None
     augmentation: Augmentation
     solver: SolverName
-    weighting: Weighting
-    explicit: bool  # moments and their Jacobian are held
     tensors: bool  # one pass makes moments, which take the place of the rows
     init: Init
     n_init: int | None  # None: as many as it takes
     polish: bool  # there is a likelihood, and EM climbs it
-    search: Literal["plain", "moments", "estimate"]  # where EM starts
-    prior: LogNormalPrior | None
-    cross_validated: bool  # the strength of the prior is still to be found
-    rounding: bool  # no covariance is less than what rounding of the columns hides
-    floor: float
     tol: float
     max_iter: int
     start: Start | None
     by_weight: bool  # components are put in the order of their weights
     verbose: int
+    search: Literal["plain", "moments", "estimate"] = "estimate"  # where EM starts
+    weighting: Weighting = "orders"
+    explicit: bool = False  # moments and their Jacobian are held
+    prior: LogNormalPrior | None = None
+    cross_validated: bool = False  # the strength of the prior is still to be found
+    rounding: bool = False  # no covariance is less than what rounding of the columns hides
+    floor: float = 0.0  # the least variance, in units of the data
 
     def weights(self, unit: float, derived: Sequence[float]) -> list[float]:
         """Weights over the orders: ω in a frame's unit, those given, or those derived."""
@@ -212,17 +215,10 @@ def plan_known_noise(s: KnownNoiseSettings, sizes: Sizes, last: Mixture | None) 
         omega=s.omega,
         augmentation=s.augmentation,
         solver=s.solver,
-        weighting="orders",
-        explicit=is_explicit(Zero, m, n, order),
         tensors=sizes.place == "cluster",
         init=s.init,
         n_init=_count(s.n_init),
         polish=sizes.place != "moments" and s.polish == "em",
-        search="estimate",
-        prior=None,
-        cross_validated=False,
-        rounding=False,
-        floor=0.0,
         tol=float(s.tol),
         max_iter=int(s.max_iter),
         start=_last(s, None, n, last) or given,
@@ -284,6 +280,8 @@ def known_noise_order(s: KnownNoiseSettings, sizes: Sizes) -> int:
         )
     order = int(order)
     check_rank(s.n_components, sizes.n, order, single=False, name="n_components")
+    if not isinstance(s.covariance, str):
+        common_noise(s.covariance, sizes.n)  # a bad one is refused before any pass
     weights = _order_weights(s, order)
     if weights is not None and (weights[-1] == 0 or not any(weights[1:-1])):
         raise ValueError(
