@@ -28,6 +28,7 @@ from momentmix.covariance import Full, covariance_type
 from momentmix.data.frame import Frame
 from momentmix.data.parameters import Parameters
 from momentmix.datasets import paper_mixture
+from momentmix.fitting.plan import Sizes, mixture_order
 from momentmix.likelihood.rows import RowLikelihood
 from momentmix.summary import paired_components
 from real import FRESH, TUNED, Table
@@ -436,7 +437,7 @@ def pure_moments(repeats: int) -> None:
                 X, _ = truth.sample(p, seed + 9)
                 base = mean_error(from_truth(truth, X).means, truth)
                 fit = ours(3, 0, polish=None).fit(X)
-                order = fit._needed_order(n)
+                order = mixture_order(fit, Sizes(n))
                 ratios.append(mean_error(fit.means_, truth) / base)
                 try:
                     third = ours(3, 0, polish=None, order=3).fit(X)

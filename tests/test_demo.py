@@ -51,14 +51,16 @@ def test_fit_benchmark_runs_in_its_quick_form():
 
 def test_default_benchmark_runs_in_its_quick_form():
     """Whole tables with known groups: the default is at least as good as ten restarts of EM."""
-    command = [sys.executable, str(ROOT / "benchmarks" / "default.py"), "--quick", "whole"]
+    command = [sys.executable, str(ROOT / "benchmarks" / "default.py"), "--quick"]
+    command += ["whole", "moments"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     rows = [line.split("|")[1:-1] for line in done.stdout.splitlines() if line.startswith("|")]
-    assert len(rows) == 7
-    where = [cell.strip() for cell in rows[0]]
-    for row in rows[2:]:
+    whole, moments = rows[:7], rows[7:]
+    where = [cell.strip() for cell in whole[0]]
+    for row in whole[2:]:
         assert float(row[where.index("momentmix")]) >= float(row[where.index("sk10")]) - 0.01
+    assert [[int(cell) for cell in row[:2]] for row in moments[2:]] == [[2, 8], [5, 5], [10, 4]]
 
 
 def test_tensor_benchmark_runs_in_its_quick_form():
