@@ -38,6 +38,7 @@ LAYERS = (
     "_moments_demo",
     "demo",
     "cli",
+    "__main__",
 )
 ARRAY_LIBRARIES = {"array_api_compat", "array_api_strict", "cupy", "jax", "torch"}
 #: Lines of the longest file; and uses of a type that says nothing, in the whole package.

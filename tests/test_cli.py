@@ -223,31 +223,33 @@ def test_show(folder):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["fit", "data.csv", "-k", "2"],
-         "data.csv, row 0 (line 2), column note: 'word' is not a number (choose columns of "
-         "numbers with --columns)"),
+        (["fit", "data.csv", "-k", "2", "--columns", "width,note"],
+         "data.csv, row 0 (line 2), column note: 'word' is not a number (leave the column out with "
+         "--exclude)"),
         (["fit", "data.csv", "-k", "many"], "-k is a whole number or 'auto', got 'many'"),
         (["fit", "data.csv", "-k", "2", "-o", "model.txt"], "unknown ending '.txt'; known are"),
         (["fit", "data.csv", "-k", "2", "--report", "report.pdf"], "known are .html"),
         (["fit", "data.csv", "-k", "2", "-o", "no/model.json"], "there is no folder no"),
-        (["fit", "data.csv", "-k", "0"], "n_components must be a whole number of at least 1"),
+        (["fit", "data.csv", "-k", "0"], "-k must be a whole number of at least 1, got 0"),
         (["fit", "data.csv", "-k", "2", "--prior", "x"], "--prior is auto, cv, none or a number"),
         (["fit", "data.csv", "-k", "2", "--columns", "width,width"], "names width twice"),
         (["fit", "inf.csv", "-k", "1"], "row 1 (about line 3), column b: inf (leave the row"),
-        (["fit", "semicolon.csv", "-k", "1"], "columns seem to be separated by ';'"),
-        (["fit", "long.csv", "-k", "1"], "long.csv: field larger than field limit"),
-        (["predict", "model.json", "gap2.csv"], "column height: no value (fill it or"),
+        (["fit", "long.csv", "-k", "1"],
+         "long.csv: a line cannot be split into cells: field larger than field limit"),
+        (["score", "model.json", "gap2.csv", "--missing", "error"],
+         "column height: no value (use --missing drop"),
         (["predict", "model.json", "data.csv", "--columns", "width,note"],
          "--columns chooses width, note, but the model has width, height"),
         (["fit", "wide.npy", "-k", "1", "--columns", "0,7"],
-         "no column 7; it has none with a name, but positions 0 to 2"),
+         "no column 7 for --columns; it has none with a name, but positions 0 to 2"),
         (["show", "weights.json"], "weights.json is not a momentmix model: weights"),
         (["show", "truth.json"], "momentmix model: a parameter holds something else"),
         (["sample", "model.json", "-n", str(10**20)], "momentmix: "),
         (["fit", "m.npz", "-k", "auto"], "-k auto needs rows"),
         (["fit", "m.npz", "-k", "9" * 20], "components are more than any number of moments"),
-        (["fit", "data.csv", "-k", "9" * 20, "--columns", "width,height"], "n_samples = 600"),
-        (["fit", "m.npz", "-k", "2", "--order", "10000000"], "order=10000000 is too high"),
+        (["fit", "data.csv", "-k", "9" * 20, "--columns", "width,height"],
+         "asks for more components than data.csv has rows (600)"),
+        (["fit", "m.npz", "-k", "2", "--order", "10000000"], "--order 10000000 is too high"),
         (["moments", "data.csv", "--columns", "width,height", "--order", "10000000", "-o", "n.npz"],
          "the distinct moments up to order 10000000 of 2 features number 50,000,015,000,001"),
         (["moments", "data.csv", "--columns", "width", "--order", "10000000", "-o", "n.npz"],
@@ -255,15 +257,17 @@ def test_show(folder):
         (["compare", "model.json", "model.json", "--order", "1000000"], "distinct moments; up to"),
         (["compare", "model.json", "model.json", "--order", "25"], "compared up to order 20"),
         (["fit", "m.npz", "-k", "2", "--compare-em"], "--compare-em needs the rows"),
-        (["fit", "gap.csv", "-k", "1"], "gap.csv, row 1 (about line 3), column b: no value (fill"),
+        (["fit", "gap.csv", "-k", "1", "--missing", "error"],
+         "gap.csv, row 1 (about line 3), column b: no value (use --missing drop, or fill it)"),
         (["fit", "empty.csv", "-k", "1"], "empty.csv: no rows"),
         (["predict", "data.csv", "data.csv"], "data.csv is not a momentmix model"),
         (["predict", "nothing.json", "data.csv"], "nothing.json: there is no such file"),
         (["show", "m.npz"], "m.npz is not a momentmix model: it is not text"),
         (["moments", "data.csv", "-o", "m.json"], "unknown ending '.json'; known are .npz"),
-        (["predict", "model.json", "gap.csv"], "gap.csv: no column width, height; it has a, b"),
+        (["predict", "model.json", "gap.csv"],
+         "gap.csv: no column width, height for --columns; it has a, b"),
         (["predict", "model.json", "wide.npy"],
-         "wide.npy has 3 column(s), but the model has 2; choose them with --columns (by position"),
+         "wide.npy has 3 column(s), but the model has 2; choose them with --columns"),
         (["predict", "model.json", "data.csv", "-o", "labels.xls"], "labels.xls: unknown ending"),
         (["show", "newer.json"], "its version is 2, this release reads version 1"),
         (["show", "damaged.json"], "damaged.json is not a momentmix model"),
@@ -280,7 +284,6 @@ def test_one_line_for_every_mistake(arguments, message, folder):
     (folder / "gap.csv").write_text("a,b\n1,2\n3,\n")
     (folder / "gap2.csv").write_text("width,height\n1,2\n3,\n")
     (folder / "inf.csv").write_text("a,b\n1,2\n3,inf\n")
-    (folder / "semicolon.csv").write_text("a;b\n1;2\n")
     (folder / "long.csv").write_text("a,b\n1,2\n" + "x" * 200_000 + ",1\n")
     (folder / "empty.csv").write_text("a,b\n")
     np.save("wide.npy", np.zeros((4, 3)))
@@ -383,7 +386,7 @@ def test_remarks_reach_the_user(folder):
 
 
 def command(*arguments):
-    return [sys.executable, "-m", "momentmix.cli", *map(str, arguments)]
+    return [sys.executable, "-m", "momentmix", *map(str, arguments)]
 
 
 def test_a_reader_that_has_had_enough(folder):

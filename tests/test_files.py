@@ -16,9 +16,9 @@ import pytest
 
 from momentmix import Mixture, MomentTensors
 from momentmix.distributions.accumulate import CheckpointError, Pass
-from momentmix.files import csv_table
 from momentmix.files import table as table_module
-from momentmix.files.tables import Place, TableError, open_table
+from momentmix.files import text_table
+from momentmix.files.tables import Place, TableError, open_table, open_tables
 
 NAMES = ["a", "b", "c"]
 ENDINGS = ["npy", "csv", "parquet", "arrow", "arrows"]
@@ -28,7 +28,7 @@ ENDINGS = ["npy", "csv", "parquet", "arrow", "arrows"]
 def small_pieces(monkeypatch):
     """Many pieces even of small files."""
     monkeypatch.setattr(table_module, "PIECE_BYTES", 8 * 3 * 70)
-    monkeypatch.setattr(csv_table, "_CSV_BLOCK", 3000)
+    monkeypatch.setattr(text_table, "_BLOCK", 3000)
 
 
 def write(path, X, group=150):
@@ -94,7 +94,9 @@ def test_moments_of_files(ending, tmp_path, rng):
     X = rng.normal(size=(1000, 3)) + 5
     paths = [write(tmp_path / f"{i}.{ending}", part) for i, part in enumerate(np.split(X, [300]))]
     heard = []
-    found = Pass(paths, 4, tmp_path / "m.npz").run(lambda rows, share: heard.append((rows, share)))
+    found = Pass(open_tables(paths), 4, tmp_path / "m.npz").run(
+        lambda rows, share: heard.append((rows, share))
+    )
     assert heard[-1] == (1000, pytest.approx(1.0, abs=1.0 if ending == "arrows" else 1e-9))
     assert [rows for rows, _ in heard] == sorted(rows for rows, _ in heard)
     saved = MomentTensors.load(tmp_path / "m.npz")
@@ -111,7 +113,7 @@ def test_moments_of_files(ending, tmp_path, rng):
 
 def error_of(path, **options):
     with pytest.raises(TableError) as caught:
-        Pass([path], 2, path.parent / "m.npz", **options).run()
+        Pass(open_tables([path]), 2, path.parent / "m.npz", **options).run()
     message = str(caught.value)
     assert str(path) in message
     return message
@@ -130,7 +132,7 @@ def test_bad_csv_rows_are_named(tmp_path, rng):
         assert what in error_of(path)
     path.write_text("\n".join([*lines[:400], "1,,3", *lines[401:]]) + "\n")
     assert "row 399 (about line 401), column b: no value (use --missing" in error_of(path)
-    found = Pass([path], 2, tmp_path / "m.npz", missing="pairwise").run()
+    found = Pass(open_tables([path]), 2, tmp_path / "m.npz", missing="pairwise").run()
     assert found.count == 500
 
 
@@ -141,10 +143,10 @@ def test_files_before_a_bad_one_are_kept(tmp_path, rng):
     bad[333, 1] = np.nan
     paths = [good, write(tmp_path / "b.npy", bad)]
     with pytest.raises(TableError, match=r"b.npy, row 333, column 1: no value"):
-        Pass(paths, 2, tmp_path / "m.npz").run()
+        Pass(open_tables(paths), 2, tmp_path / "m.npz").run()
     assert not (tmp_path / "m.npz").exists()
     write(paths[1], X[400:])
-    run = Pass(paths, 2, tmp_path / "m.npz")
+    run = Pass(open_tables(paths), 2, tmp_path / "m.npz")
     assert run.moments.count == 400
     found = run.run()
     assert found.count == 800
@@ -160,9 +162,9 @@ def test_a_file_found_bad_after_a_resume_can_be_mended_too(tmp_path, rng):
     paths = [write(tmp_path / "a.npy", X[:400]), write(tmp_path / "b.npy", bad)]
     assert 400 < stopped(paths, tmp_path / "m.npz", 8) < 733  # in the middle of the second file
     with pytest.raises(TableError, match=r"b.npy, row 333"):
-        Pass(paths, 3, tmp_path / "m.npz").run()
+        Pass(open_tables(paths), 3, tmp_path / "m.npz").run()
     write(paths[1], X[400:])
-    run = Pass(paths, 3, tmp_path / "m.npz")
+    run = Pass(open_tables(paths), 3, tmp_path / "m.npz")
     assert run.moments.count == 400
     np.testing.assert_allclose(
         run.run().tensor(3), MomentTensors.from_samples(X, 3).tensor(3), rtol=1e-10
@@ -172,12 +174,12 @@ def test_a_file_found_bad_after_a_resume_can_be_mended_too(tmp_path, rng):
 def test_powers_that_overflow_are_named(tmp_path):
     (tmp_path / "x.csv").write_text("a,b\n1,2\n3,1e200\n")
     with pytest.raises(TableError, match=r"x.csv, rows 0 to 1: the powers of order 2 overflow"):
-        Pass([tmp_path / "x.csv"], 2, tmp_path / "m.npz").run()
+        Pass(open_tables([tmp_path / "x.csv"]), 2, tmp_path / "m.npz").run()
 
 
 @pytest.mark.parametrize("block", [8, 16, 64, 4000])
 def test_line_ends_inside_quotes(block, tmp_path, monkeypatch):
-    monkeypatch.setattr(csv_table, "_CSV_BLOCK", block)
+    monkeypatch.setattr(text_table, "_BLOCK", block)
     (tmp_path / "x.csv").write_text('a,b\n1,"x\n7,y"\n3,z\n')
     np.testing.assert_array_equal(rows_of(tmp_path / "x.csv", columns=["a"]), [[1], [3]])
 
@@ -198,27 +200,33 @@ def test_damaged_files(ending, tmp_path, rng):
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(TableError, match=r"x\."):
-        Pass([path], 2, tmp_path / "m.npz").run()
+        Pass(open_tables([path]), 2, tmp_path / "m.npz").run()
     path.write_bytes(b"nonsense" * 50)
     with pytest.raises(TableError, match=r"x\."):
-        Pass([path], 2, tmp_path / "m.npz").run()
+        Pass(open_tables([path]), 2, tmp_path / "m.npz").run()
 
 
 def test_files_that_are_no_tables(tmp_path):
-    (tmp_path / "x.txt").write_text("1,2")
-    with pytest.raises(TableError, match=r"unknown ending '.txt'; known are .npy, .csv"):
-        open_table(tmp_path / "x.txt")
+    (tmp_path / "x.bin").write_bytes(bytes(range(256)))
+    with pytest.raises(TableError, match=r"neither text nor a table of a known kind"):
+        open_table(tmp_path / "x.bin")
+    with pytest.raises(TableError, match=r"is a folder; name the tables in it"):
+        open_table(tmp_path)
+    header = {"descr": "<f8", "fortran_order": False, "shape": (0, 10**12)}
+    with open(tmp_path / "wide.npy", "wb") as file:
+        np.lib.format.write_array_header_1_0(file, header)
+    with pytest.raises(TableError, match="columns are more than can be read"):
+        open_table(tmp_path / "wide.npy")
     with pytest.raises(TableError, match="there is no such file"):
         open_table(tmp_path / "nothing.csv")
     (tmp_path / "e.csv").write_text("")
-    with pytest.raises(TableError, match="first line is empty"):
+    with pytest.raises(TableError, match="the file is empty"):
         open_table(tmp_path / "e.csv")
-    (tmp_path / "d.csv").write_text("a,a\n1,2\n")
-    with pytest.raises(TableError, match="same name"):
-        open_table(tmp_path / "d.csv")
+    (tmp_path / "d.csv").write_text("a,a,a.1,\n1,2,3,4\n")
+    assert open_table(tmp_path / "d.csv").names == ["a", "a.2", "a.1", "unnamed_3"]
     (tmp_path / "h.csv").write_text("a,b\n")
     with pytest.raises(TableError, match="no rows"):
-        Pass([tmp_path / "h.csv"], 2, tmp_path / "m.npz").run()
+        Pass(open_tables([tmp_path / "h.csv"]), 2, tmp_path / "m.npz").run()
     np.save(tmp_path / "v.npy", np.zeros(3))
     with pytest.raises(TableError, match=r"shape \(3,\), not a table"):
         open_table(tmp_path / "v.npy")
@@ -228,24 +236,25 @@ def test_files_that_are_no_tables(tmp_path):
     table = pa.table({"a": [1.0, 2.0], "city": ["x", "y"]})
     pa.parquet.write_table(table, tmp_path / "w.parquet")
     with pytest.raises(TableError, match="column city: string is not a number"):
-        Pass([tmp_path / "w.parquet"], 2, tmp_path / "m.npz").run()
+        rows_of(tmp_path / "w.parquet")
+    assert open_tables([tmp_path / "w.parquet"])[0].columns == ["a"]
     np.testing.assert_array_equal(rows_of(tmp_path / "w.parquet", columns=["a"]), [[1], [2]])
     write(tmp_path / "x.csv", np.zeros((3, 3)))
     write(tmp_path / "y.csv", np.zeros((3, 2)))
     with pa.ipc.new_file(tmp_path / "z.arrow", pa.schema([("a", pa.float64())])):
         pass
     assert list(open_table(tmp_path / "z.arrow").pieces()) == []
-    with pytest.raises(TableError, match=r"has columns a, b, but .* has a, b, c"):
-        Pass([tmp_path / "x.csv", tmp_path / "y.csv"], 2, tmp_path / "m.npz")
+    with pytest.raises(TableError, match=r"has the columns a, b, but .* has the columns a, b, c"):
+        Pass(open_tables([tmp_path / "x.csv", tmp_path / "y.csv"]), 2, tmp_path / "m.npz")
 
 
 # Files that change while they are read.
 
 CHANGED = """
 import os, sys
-from momentmix.files import csv_table, table
+from momentmix.files import text_table, table
 from momentmix.files.tables import TableError, open_table
-table.PIECE_BYTES, csv_table._CSV_BLOCK = 24 * 500, 30_000
+table.PIECE_BYTES, text_table._BLOCK = 24 * 500, 30_000
 path, act = sys.argv[1:]
 table, rows = open_table(path), 0
 try:
@@ -283,15 +292,15 @@ def test_rows_that_are_added_while_a_file_is_read_do_not_count(ending, tmp_path,
     assert changed_while_read(path, "append") == "20000"
 
 
-@pytest.mark.parametrize("text", [b"\xef\xbb\xbf\n", b"\xef\xbb\xbf", b"\xef\xbb\xbf \r\n1,2\n"])
-def test_a_byte_order_mark_alone_is_an_empty_line(text, tmp_path):
+@pytest.mark.parametrize("text", [b"\xef\xbb\xbf\n", b"\xef\xbb\xbf", b"\xef\xbb\xbf \r\n"])
+def test_a_byte_order_mark_alone_is_an_empty_file(text, tmp_path):
     (tmp_path / "x.csv").write_bytes(text)
-    with pytest.raises(TableError, match=r"x\.csv: the first line is empty"):
+    with pytest.raises(TableError, match=r"x\.csv: the file is empty"):
         open_table(tmp_path / "x.csv")
 
 
 def test_lines_without_end(tmp_path, monkeypatch):
-    monkeypatch.setattr(csv_table, "_LONGEST_LINE", 1000)
+    monkeypatch.setattr(text_table, "_LONGEST_LINE", 1000)
     (tmp_path / "x.csv").write_bytes(b"1" * 2000)
     with pytest.raises(TableError, match=r"x\.csv, line 1: longer than"):
         open_table(tmp_path / "x.csv")
@@ -302,7 +311,7 @@ def test_lines_without_end(tmp_path, monkeypatch):
 
 def stopped(paths, output, after):
     """A run that is interrupted after some pieces."""
-    run, pieces = Pass(paths, 3, output), 0
+    run, pieces = Pass(open_tables(paths), 3, output), 0
 
     def stop(rows, share):
         nonlocal pieces
@@ -322,7 +331,7 @@ def test_a_run_goes_on_where_it_was(ending, tmp_path, rng):
     output = tmp_path / "m.npz"
     counts = [stopped(paths, output, after) for after in (2, 1, 5)]
     assert 0 < counts[0] < counts[1] < counts[2] < 1000
-    run = Pass(paths, 3, output)
+    run = Pass(open_tables(paths), 3, output)
     assert run.resumed
     assert run.run().count == 1000
     want = MomentTensors.from_samples(X, 3).tensor(3)
@@ -335,12 +344,12 @@ def test_checkpoints_of_other_runs_and_damaged_ones(tmp_path, rng):
     before = path.stat().st_mtime_ns
     stopped([path], output, 3)
     with pytest.raises(CheckpointError, match=r"its order differ.*delete .*m.npz.checkpoint"):
-        Pass([path], 4, output)
+        Pass(open_tables([path]), 4, output)
     with pytest.raises(CheckpointError, match="its missing differ"):
-        Pass([path], 3, output, missing="pairwise")
+        Pass(open_tables([path]), 3, output, missing="pairwise")
     os.utime(path, (1, 1))
     with pytest.raises(CheckpointError, match=r"x.npy has changed since its rows were counted"):
-        Pass([path], 3, output)
+        Pass(open_tables([path]), 3, output)
     os.utime(path, ns=(before, before))
     whole = checkpoint.read_bytes()
     middle = len(whole) // 2
@@ -348,14 +357,14 @@ def test_checkpoints_of_other_runs_and_damaged_ones(tmp_path, rng):
     for damage in (b"", whole[:middle], whole[:middle] + flipped + whole[middle + 1 :]):
         checkpoint.write_bytes(damage)
         with pytest.raises(CheckpointError, match=r"m.npz.checkpoint is damaged .* delete"):
-            Pass([path], 3, output)
+            Pass(open_tables([path]), 3, output)
 
 
 RUN = """
 import sys
 from momentmix.distributions import accumulate
-from momentmix.files import csv_table, table
-accumulate.CHECKPOINT_SECONDS, table.PIECE_BYTES, csv_table._CSV_BLOCK = 0.0, 24 * 500, 30_000
+from momentmix.files import text_table, table
+accumulate.CHECKPOINT_SECONDS, table.PIECE_BYTES, text_table._BLOCK = 0.0, 24 * 500, 30_000
 from momentmix.cli import main
 sys.argv = ["momentmix", *sys.argv[1:]]
 main()
@@ -431,7 +440,7 @@ def test_memory_does_not_grow_with_the_file(ending, tmp_path, rng):
 
 def momentmix(*arguments, **options):
     return subprocess.run(
-        [sys.executable, "-m", "momentmix.cli", *map(str, arguments)],
+        [sys.executable, "-m", "momentmix", *map(str, arguments)],
         capture_output=True,
         text=True,
         **options,
@@ -463,9 +472,12 @@ def test_from_a_file_to_a_model(tmp_path):
         (["moments", "bad.csv", "-o", "m.npz"], "bad.csv, row 1 (line 3), column b: 'x' is not"),
         (["fit", "nothing.npz", "-k", "2"], "nothing.npz"),
         (["fit", "bad.npz", "-k", "2"], "bad.npz does not hold moments"),
-        (["fit", "good.csv", "-k", "0"], "n_components must be a whole number of at least 1"),
-        (["fit", "good.csv", "-k", "1", "--columns", "z"], "no column z; it has a, b"),
-        (["fit", "good.csv", "-k", "1", "--covariance", "round"], "covariance_type must be one of"),
+        (["fit", "good.csv", "-k", "0"], "-k must be a whole number of at least 1"),
+        (
+            ["fit", "good.csv", "-k", "1", "--columns", "z"],
+            "no column z for --columns; it has a, b",
+        ),
+        (["fit", "good.csv", "-k", "1", "--covariance", "round"], "--covariance must be one of"),
     ],
 )
 def test_one_line_for_every_error(arguments, message, tmp_path):

@@ -17,7 +17,7 @@ from fuzzing import CSV, MIXTURE, NAMES, ROWS, TENSORS, damaged, fuzz, saved
 from momentmix import Mixture, MomentTensors
 from momentmix.distributions.accumulate import CheckpointError, Pass
 from momentmix.files.arrays import checksum
-from momentmix.files.tables import TableError, open_table
+from momentmix.files.tables import TableError, open_table, open_tables
 
 FOLDER = tempfile.TemporaryDirectory(prefix="momentmix-fuzz-")
 HERE = Path(FOLDER.name)
@@ -146,7 +146,7 @@ def _stopped(path):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        Pass(tables, 2, path.with_suffix("")).run(stop)
+        Pass(open_tables(tables), 2, path.with_suffix("")).run(stop)
 
 
 _stopped(HERE / "m.npz.checkpoint")
@@ -176,7 +176,8 @@ checkpoints = damaged(CHECKPOINT) | st.tuples(
 @fuzz(checkpoints, 100)
 def test_checkpoints(data):
     def use(path):
-        assert Pass([HERE / "a.npy", HERE / "b.npy"], 2, path.with_suffix("")).moments.count >= 0
+        tables = open_tables([HERE / "a.npy", HERE / "b.npy"])
+        assert Pass(tables, 2, path.with_suffix("")).moments.count >= 0
 
     refusal(HERE / "m.npz.checkpoint", data, use, CheckpointError)
 

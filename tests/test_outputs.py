@@ -197,7 +197,7 @@ def test_a_full_disk_at_a_checkpoint(folder):
 def test_a_full_standard_output(arguments, folder):
     with open("/dev/full", "w") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "momentmix.cli", *arguments],
+            [sys.executable, "-m", "momentmix", *arguments],
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,

@@ -11,6 +11,7 @@ import pytest
 
 from momentmix import KnownCovarianceMixture, Mixture, MomentMixture, MomentTensors, symmetric_cp
 from momentmix.distributions.accumulate import CheckpointError, Pass
+from momentmix.files.tables import open_tables
 
 ROWS = np.random.default_rng(0).normal(size=(50, 2))
 TENSORS = MomentTensors.from_samples(ROWS, 3)
@@ -149,9 +150,9 @@ def test_a_checkpoint_that_was_edited(tmp_path):
     np.save(paths[0], ROWS)
     np.save(paths[1], np.vstack([ROWS, [[np.nan, 0.0]]]))
     with pytest.raises(ValueError, match="no value"):
-        Pass(paths, 2, tmp_path / "m.npz").run()
+        Pass(open_tables(paths), 2, tmp_path / "m.npz").run()
     checkpoint = tmp_path / "m.npz.checkpoint"
-    assert Pass(paths, 2, tmp_path / "m.npz").moments.count == 50
+    assert Pass(open_tables(paths), 2, tmp_path / "m.npz").moments.count == 50
     with np.load(checkpoint) as file:
         state = dict(file)
     note = json.loads(str(state["note"]))
@@ -170,12 +171,12 @@ def test_a_checkpoint_that_was_edited(tmp_path):
     ):
         write(state | change)
         with pytest.raises(CheckpointError, match=r"is damaged \(its checksum is not .* delete"):
-            Pass(paths, 2, tmp_path / "m.npz")
+            Pass(open_tables(paths), 2, tmp_path / "m.npz")
     write({name: x for name, x in state.items() if name != "checksum"})
     with pytest.raises(CheckpointError, match="its checksum is not"):
-        Pass(paths, 2, tmp_path / "m.npz")
+        Pass(open_tables(paths), 2, tmp_path / "m.npz")
     write(state)
-    assert Pass(paths, 2, tmp_path / "m.npz").moments.count == 50
+    assert Pass(open_tables(paths), 2, tmp_path / "m.npz").moments.count == 50
 
 
 MODEL = {

@@ -42,7 +42,7 @@ def on_a_terminal(*arguments):
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 300, 0, 0))
     environment = os.environ | {"TERM": "dumb", "NO_COLOR": "1", "PYTHONUTF8": "1"}
     process = subprocess.Popen(
-        [sys.executable, "-m", "momentmix.cli", *arguments],
+        [sys.executable, "-m", "momentmix", *arguments],
         stdout=slave,
         stderr=slave,
         env=environment,

@@ -1,19 +1,60 @@
-"""The command ``momentmix``: one file a group of commands, each a thin layer over the library."""
+"""The command ``momentmix``: one file a group of commands, each a thin layer over the library.
+
+A command is imported when it is called, so that ``--help`` and ``--version`` answer at once.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 import momentmix
-from momentmix.cli import compare, fit, moments, show, use
+
+#: The file that a command is in, and what it does.
+COMMANDS = {
+    "fit": ("fit", "Fit a mixture to the rows of tables, or to moments."),
+    "predict": ("use", "Name the most probable component of every row, and its probability."),
+    "score": ("use", "Tell how likely rows are under a model."),
+    "sample": ("use", "Draw random rows from a model."),
+    "moments": ("moments", "Read tables once and keep their moments."),
+    "compare": ("compare", "Tell how far apart the moments of two models are."),
+    "show": ("show", "Show the components of a model."),
+    "demo": ("show", "Fit the earthquakes that come with momentmix, and draw the fit."),
+}
+
+
+class _Commands(TyperGroup):
+    """Names and first sentences of the commands; what is called is imported."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [*COMMANDS]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in COMMANDS:
+            return None
+        return TyperCommand(cmd_name, help=COMMANDS[cmd_name][1])
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, None if command is None else _imported(str(name)), rest
+
+
+def _imported(name: str) -> Any:
+    module = import_module(f"momentmix.cli.{COMMANDS[name][0]}")
+    alone = typer.Typer(add_completion=False, rich_markup_mode="markdown")
+    alone.command(name)(getattr(module, name))
+    return typer.main.get_command(alone)
+
 
 app = typer.Typer(
+    cls=_Commands,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},
     epilog="From a table to a page about it: `momentmix fit data.csv -k auto --report report.html`",
 )
 
@@ -27,23 +68,10 @@ def _version(asked: bool) -> None:
 @app.callback()
 def _commands(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="show the version")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    """Gaussian mixtures through their moments."""
-
-
-for command in (
-    fit.fit,
-    use.predict,
-    use.score,
-    use.sample,
-    moments.moments,
-    compare.compare,
-    show.show,
-    show.demo,
-):
-    app.command()(command)
+    """Find the groups in a table: Gaussian mixtures through their moments."""
 
 
 def main() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -10,32 +10,36 @@ import numpy as np
 import typer
 
 from momentmix.cli.console import Debug, Json, note, plain_errors, show_json, show_table, working
-from momentmix.cli.reading import Columns, column_names, is_table, read_distribution
+from momentmix.cli.reading import is_table, read_distribution
+from momentmix.cli.tables import TableOptions, reads_tables
 from momentmix.summary import Distribution, Match, moment_match
 
-_Operand = Annotated[Path, typer.Argument(help="a model (.json), moments (.npz) or a table")]
+_Operand = Annotated[Path, typer.Argument(help="A model (.json), moments (.npz) or a table.")]
 
 
+@reads_tables
 def compare(
     a: _Operand,
     b: _Operand,
-    order: Annotated[int | None, typer.Option(help="compare orders up to this; 4 if cheap")] = None,
-    columns: Columns = None,
+    tables: Callable[[], TableOptions],
+    order: Annotated[
+        int | None, typer.Option(help="Compare orders up to this one; by default 4, if cheap.")
+    ] = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """How far apart the moments of two models are, or of a model and data.
+    """Tell how far apart the moments of two models are.
 
-    About the mean of B and in units of its standard deviations, order by order. Columns are
-    matched by name where both have names. Where B is a table, there is also the distance that
-    sampling alone leads one to expect.
+    Each may also be a table, or moments. Distances are given order by order, about the mean of B
+    and in units of its standard deviations. Columns are matched by name where both have names.
+    Where B is a table, the distance that sampling alone leads one to expect is given beside it.
 
     Example: `momentmix compare model.json data.csv --order 4`
     """
     with plain_errors(debug):
         if order is not None and order < 1:
             raise ValueError(f"--order must be at least 1, got {order}")
-        P, Q = _read_both(a, b, column_names(columns))
+        P, Q = _read_both(a, b, tables())
         with working("comparing moments"):
             matches = moment_match(P, Q, order)
         if as_json:
@@ -47,11 +51,11 @@ def compare(
             note("a ratio far above 1 is more than sampling explains.")
 
 
-def _read_both(a: Path, b: Path, columns: list[str] | None) -> tuple[Distribution, Distribution]:
+def _read_both(a: Path, b: Path, options: TableOptions) -> tuple[Distribution, Distribution]:
     """Both, the same columns of them. A model or moments come first: they have no others."""
     first, second = sorted((a, b), key=is_table)
-    one, names = read_distribution(first, columns)
-    other, theirs = read_distribution(second, columns, names)
+    one, names = read_distribution(first, options)
+    other, theirs = read_distribution(second, options, names)
     if names is not None and theirs is not None and list(names) != list(theirs):
         raise ValueError(
             f"{first} has the columns {', '.join(names)}, but {second} has {', '.join(theirs)}"

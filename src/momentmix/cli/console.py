@@ -32,8 +32,8 @@ from momentmix.files.writing import naming
 
 out, err = Console(), Console(stderr=True)
 
-Debug = Annotated[bool, typer.Option("--debug", help="show the traceback of an error")]
-Json = Annotated[bool, typer.Option("--json", help="print JSON for machines")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
 
 #: What :func:`show_json` takes: JSON, arrays and the numbers in them.
 JsonValue: TypeAlias = (
@@ -49,6 +49,35 @@ _UNSAFE = re.compile(
 )
 #: What a user or a file can have wrong; anything else is a mistake of the program.
 USER_ERRORS = (ValueError, OSError, MemoryError, ImportError, OverflowError, zipfile.BadZipFile)
+
+
+#: Parameters of the library, and the options of the command that set them.
+_OPTIONS = {
+    "n_components": "-k",
+    "covariance_type": "--covariance",
+    "random_state": "--seed",
+    "prior": "--prior",
+    "order": "--order",
+}
+
+
+def by_option(message: str) -> str:
+    """A message of the library in which a parameter is called by its option."""
+    for name, option in _OPTIONS.items():
+        # Without an underscore it may be just a word.
+        after = "" if "_" in name else "(?= must|=|$)"
+        message = re.sub(rf"\b{name}\b{after}", option, message)
+        message = re.sub(rf"{option}=(\S)", rf"{option} \1", message)
+    return message
+
+
+@contextmanager
+def in_terms_of_options() -> Iterator[None]:
+    """What is wrong with a value is said of the option that the user typed."""
+    try:
+        yield
+    except ValueError as error:
+        raise type(error)(by_option(str(error))) from error
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Literal, TypedDict, cast
@@ -16,7 +16,9 @@ from momentmix.cli.console import (
     Json,
     JsonValue,
     aside,
+    by_option,
     err,
+    in_terms_of_options,
     note,
     out,
     plain_errors,
@@ -25,8 +27,9 @@ from momentmix.cli.console import (
     show_table,
     working,
 )
-from momentmix.cli.reading import Columns, Rows, column_names, read_rows
+from momentmix.cli.reading import TABLES, Missing, Rows, checked_gaps, read_rows
 from momentmix.cli.show import mixture_document, show_mixture
+from momentmix.cli.tables import TableOptions, reads_tables
 from momentmix.cli.writing import check_output
 from momentmix.covariance import COVARIANCE_TYPES, CovarianceName
 from momentmix.distributions.moment_tensors import MomentTensors
@@ -45,34 +48,46 @@ class Settings(TypedDict):
     prior: float | Literal["auto", "cv"] | None
 
 
+@reads_tables
 def fit(
     files: Annotated[
         list[Path],
-        typer.Argument(help="tables (.csv, .parquet, .npy, Arrow; - for standard input), or .npz"),
+        typer.Argument(help=f"{TABLES} Or moments (.npz) of one.", metavar="TABLES"),
     ],
     components: Annotated[
-        str, typer.Option("-k", "--components", help="number of components, or 'auto' (by BIC)")
+        str,
+        typer.Option("-k", "--components", help="How many components, or auto: as the BIC says."),
     ],
+    tables: Callable[[], TableOptions],
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="where the model goes (.json)")
+        Path | None, typer.Option("-o", "--output", help="Write the model to this file (.json).")
     ] = None,
     report: Annotated[
-        Path | None, typer.Option(help="a page about the fit, one file of HTML")
+        Path | None, typer.Option(help="Write a page about the fit to this file (.html).")
     ] = None,
-    covariance: Annotated[str, typer.Option(help=" | ".join(COVARIANCE_TYPES))] = "full",
-    order: Annotated[int | None, typer.Option(help="highest order matched")] = None,
-    columns: Columns = None,
+    covariance: Annotated[
+        str, typer.Option(help=f"The shape of the components: {', '.join(COVARIANCE_TYPES)}.")
+    ] = "full",
+    missing: Missing = "drop",
     prior: Annotated[
-        str, typer.Option(help="auto | cv | none | a number of rows: how covariances are held")
+        str,
+        typer.Option(
+            help="How firmly covariances are held together: auto, cv, none or a number of rows."
+        ),
     ] = "auto",
+    order: Annotated[
+        int | None, typer.Option(help="The highest order of moments to match, where they are.")
+    ] = None,
     compare_em: Annotated[
-        bool, typer.Option("--compare-em", help="fit scikit-learn's EM too, ten starts")
+        bool, typer.Option("--compare-em", help="Fit scikit-learn's EM too, from ten starts.")
     ] = False,
-    seed: Annotated[int, typer.Option(help="random state")] = 0,
+    seed: Annotated[int, typer.Option(help="The seed of all that is random.")] = 0,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Fit a mixture to the rows of tables, or to moments.
+
+    All columns of numbers are used, unless some are chosen; a line names what was left out.
 
     For instance
 
@@ -85,6 +100,7 @@ def fit(
         check_output(report, (".html",))
         if report is not None:
             import momentmix.report  # noqa: F401  (what it lacks is better known before the fit)
+        options = tables()
         settings: Settings = {
             "covariance_type": cast(CovarianceName, covariance),  # which is checked below
             "order": "auto" if order is None else order,
@@ -92,16 +108,16 @@ def fit(
             "prior": _prior_setting(prior),
         }
         number = _component_count(components)
-        check_mixture_settings(MomentMixture(1 if number is None else number, **settings))
+        with in_terms_of_options():
+            check_mixture_settings(MomentMixture(1 if number is None else number, **settings))
         if files[0].suffix.lower() == ".npz":
-            if len(files) > 1 or columns is not None:
+            if len(files) > 1 or options != TableOptions():
                 raise ValueError("give one file of moments alone; its columns are chosen already")
             if compare_em:
                 raise ValueError("--compare-em needs the rows; moments are not enough for EM")
             found, summary = fit_moments(files[0], number, settings)
         else:
-            gap = "fill it, or use momentmix moments --missing pairwise and fit those"
-            rows = read_rows(files, column_names(columns), gap=gap)
+            rows = read_rows(files, options, checked_gaps(missing))
             found, summary = fit_rows(rows, number, settings)
             if compare_em:
                 with working("fitting scikit-learn's EM from ten starts"):
@@ -136,8 +152,12 @@ def fit_rows(
 ) -> tuple[MomentMixture, FitSummary]:
     """A fit with a given number of components, or as many as the BIC asks for."""
     choices: list[Choice] = []
+    if number is not None and number > len(rows.X):
+        raise ValueError(
+            f"-k {number} asks for more components than {rows.source} has rows ({len(rows.X)})"
+        )
     begin = time.perf_counter()
-    with _warnings_as_notes() as notes:
+    with in_terms_of_options(), _warnings_as_notes() as notes:
         if number is None:
             best, choices = choose_components(rows.X, callback=_tell_choice, **settings)
             found = best.fit
@@ -165,7 +185,7 @@ def fit_moments(
         raise ValueError("-k auto needs rows: the BIC is not known from moments; give a number")
     moments = MomentTensors.load(path)
     begin = time.perf_counter()
-    with _warnings_as_notes() as notes:
+    with in_terms_of_options(), _warnings_as_notes() as notes:
         found = MomentMixture(number, verbose=int(err.is_terminal), **settings)
         found.fit_moments(moments)
     seconds = time.perf_counter() - begin
@@ -240,7 +260,7 @@ def _warnings_as_notes() -> Iterator[list[str]]:
         warnings.simplefilter("always")
         yield notes
     for warning in caught:
-        text = str(warning.message)
+        text = by_option(str(warning.message))
         text = text[:1].upper() + text[1:] + "." * (not text.endswith("."))
         if text not in notes:
             notes.append(text)

@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast, get_args
 
 import typer
 
-from momentmix.cli.console import Debug, err, plain_errors, reading_bar, say
-from momentmix.cli.reading import Columns, column_names
+from momentmix.cli.console import Debug, err, note, plain_errors, reading_bar, say
+from momentmix.cli.reading import TABLES, open_files, tell_left_out
+from momentmix.cli.tables import TableOptions, reads_tables
 from momentmix.cli.writing import check_output
-from momentmix.distributions.accumulate import Pass
-from momentmix.distributions.centred_sums import checked_missing
+from momentmix.distributions.accumulate import Gaps, Pass
+from momentmix.files.tables import choose_from
 
 
+@reads_tables
 def moments(
-    files: Annotated[list[Path], typer.Argument(help=".csv, .parquet, .npy or Arrow files")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="where the moments go (.npz)")],
-    order: Annotated[int, typer.Option(help="highest order kept")] = 4,
-    columns: Columns = None,
-    missing: Annotated[str, typer.Option(help="'error', or 'pairwise' to allow gaps")] = "error",
+    files: Annotated[list[Path], typer.Argument(help=TABLES, metavar="TABLES")],
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="Write the moments to this file (.npz).")
+    ],
+    tables: Callable[[], TableOptions],
+    order: Annotated[int, typer.Option(help="The highest order of moments to keep.")] = 4,
+    missing: Annotated[
+        str,
+        typer.Option(
+            help="Rows with gaps: drop leaves them out, error refuses them, and pairwise takes "
+            "every moment over the rows that have its numbers."
+        ),
+    ] = "drop",
     debug: Debug = False,
 ) -> None:
-    """Read files once and keep their moments.
+    """Read tables once and keep their moments.
 
     Stopped at any time, by Ctrl-C or even kill -9, the same command goes on where it was.
 
@@ -32,16 +43,27 @@ def moments(
         if any(str(path) == "-" for path in files):
             raise ValueError("moments reads files, so that it can go on after a stop; - is none")
         check_output(output, (".npz",))
-        run = Pass(
-            files, order, output, columns=column_names(columns), missing=checked_missing(missing)
-        )
-        if run.resumed:
-            say(f"going on from {run.checkpoint} after {run.moments.count:,} rows", err)
-        total = sum(table.size for table in run.tables)
-        with reading_bar() as bar:
+        options, gaps = tables(), _checked_gaps(missing)
+        with open_files(files, options) as opened, reading_bar() as bar:
+            left_out = choose_from(opened, options.wanted).left_out
+            run = Pass(opened, order, output, missing=gaps)
+            if run.resumed:
+                say(f"going on from {run.checkpoint} after {run.moments.count:,} rows", err)
+            total = sum(table.size for table in opened)
             task = bar.add_task("reading", total=total, rows=run.moments.count)
             found = run.run(
                 lambda rows, share: bar.update(task, completed=int(share * total), rows=rows)
             )
+        tell_left_out(left_out)
+        dropped = run.counted.dropped
+        if dropped:
+            note(f"{dropped:,} of {found.count + dropped:,} rows have gaps and were left out.")
         kept = f"{found.n_features} columns, orders up to {found.order}"
         say(f"{output}: {found.count:,} rows, {kept}")
+
+
+def _checked_gaps(missing: str) -> Gaps:
+    for known in get_args(Gaps):
+        if missing == known:
+            return cast(Gaps, known)
+    raise ValueError(f"--missing is drop, error or pairwise, got {missing!r}")

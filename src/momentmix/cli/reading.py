@@ -2,112 +2,132 @@
 
 from __future__ import annotations
 
-import csv
 import shutil
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import typer
 
-from momentmix.cli.console import reading_bar
-from momentmix.distributions.accumulate import same_columns
+from momentmix.cli.console import note, reading_bar
+from momentmix.cli.tables import TableOptions
 from momentmix.distributions.mixture import Mixture
 from momentmix.distributions.moment_tensors import MomentTensors
 from momentmix.distributions.samples import Samples
-from momentmix.files.tables import Table, ending_of, open_table
+from momentmix.files.columns import Wanted
+from momentmix.files.tables import Table, choose_from, open_table
 from momentmix.files.writing import naming
 from momentmix.summary import Distribution
 
-Files = Annotated[
-    list[Path],
-    typer.Argument(help="tables: .csv, .parquet, .npy or Arrow; - for standard input"),
+TABLES = "Tables of numbers: text, Excel, Parquet, Arrow or .npy files; - is standard input."
+Files = Annotated[list[Path], typer.Argument(help=TABLES, metavar="TABLES")]
+ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file (.json).")]
+Missing = Annotated[
+    str, typer.Option(help="Rows with gaps: drop leaves them out, error refuses them.")
 ]
-Columns = Annotated[str | None, typer.Option(help="names of the columns to use: a,b,c")]
-ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="a model file (.json)")]
+#: What becomes of rows with gaps: they are left out, refused, or kept as they are.
+Gaps: TypeAlias = Literal["drop", "error", "keep"]
 
 
 class Rows(NamedTuple):
-    """The rows of some tables."""
+    """The rows of some tables, and what became of the rest of these."""
 
     X: np.ndarray  # (p, n)
     names: list[str] | None  # of the columns
     source: str  # what they are called
+    left_out: Sequence[tuple[str, str]] = ()  # columns, and why
+    gaps: Counter[str] = Counter()  # by column  # noqa: RUF012
+    read: int = 0  # rows in the tables
+
+    @property
+    def dropped(self) -> int:
+        """Rows that were left out because of gaps."""
+        return self.read - len(self.X)
 
 
-def column_names(columns: str | None) -> list[str] | None:
-    """Names with commas between them; a name with a comma in it stands in quotes."""
-    if columns is None:
-        return None
-    names = [name.strip() for name in next(csv.reader([columns], skipinitialspace=True))]
-    twice = [name for i, name in enumerate(names) if name in names[:i]]
-    if twice:
-        raise ValueError(f"--columns names {twice[0]} twice")
-    return names
+def checked_gaps(missing: str) -> Gaps:
+    if missing == "drop":
+        return "drop"
+    if missing == "error":
+        return "error"
+    raise ValueError(f"--missing is drop or error, got {missing!r}")
 
 
 @contextmanager
-def open_tables(
-    files: Sequence[Path],
-    columns: Sequence[str] | None = None,
-    preferred: Sequence[str] | None = None,
-) -> Iterator[list[Table]]:
-    """The tables of some files, one of which may be standard input.
-
-    ``columns`` are chosen by the user, ``preferred`` ones by what the rows will meet. Where a table
-    names its columns the two must agree, and the order is that of the latter.
-    """
+def open_files(files: Sequence[Path], options: TableOptions) -> Iterator[list[Table]]:
+    """The tables of some files, one of which may be standard input; no columns are chosen yet."""
     with ExitStack() as stack:
         tables = []
         for file in files:
             path, label = file, None
             if str(file) == "-":
                 path, label = stack.enter_context(_standard_input()), "standard input"
-            table = open_table(path, columns, label)
-            if preferred is not None and table.names is not None:
-                if columns is not None and set(columns) != set(preferred):
-                    raise ValueError(
-                        f"--columns chooses {', '.join(columns)}, but the model has "
-                        f"{', '.join(preferred)}"
-                    )
-                table = open_table(path, preferred, label)
-            tables.append(table)
-        same_columns(tables)
+            tables.append(open_table(path, label=label, options=options.options))
+        for line in dict.fromkeys(line for table in tables for line in table.said):
+            note(line)
         yield tables
 
 
 @contextmanager
 def _standard_input() -> Iterator[Path]:
-    """Standard input as a file, in the format that its first bytes tell."""
+    """Standard input as a file."""
     stream = sys.stdin.buffer
     with tempfile.TemporaryDirectory(prefix="momentmix-") as folder:
         first = stream.read(16)
         if not first:
             raise ValueError("standard input: nothing came")
-        path = Path(folder) / f"input{ending_of(first)}"
+        path = Path(folder) / "input"
         with naming(f"the copy of standard input in {folder}"), open(path, "wb") as file:
             file.write(first)
             shutil.copyfileobj(stream, file, 1 << 20)
         yield path
 
 
+def tell_left_out(left_out: Sequence[tuple[str, str]]) -> None:
+    """One line about columns that are not used."""
+    if not left_out:
+        return
+    by_reason: dict[str, list[str]] = {}
+    for name, reason in left_out:
+        by_reason.setdefault(reason, []).append(name)
+    parts = [f"{_some(names)} ({reason})" for reason, names in by_reason.items()]
+    note(f"left out {', '.join(parts)}; --columns and --all-columns choose otherwise.")
+
+
+def _some(names: Sequence[str], most: int = 6) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
 def read_rows(
     files: Sequence[Path],
-    columns: Sequence[str] | None = None,
+    options: TableOptions,
+    gaps: Gaps,
     preferred: Sequence[str] | None = None,
-    gap: str = "fill it or leave the row out",
+    free: bool = True,
 ) -> Rows:
-    """All rows of some tables, in memory; ``gap`` is what to do about a missing number."""
-    with open_tables(files, columns, preferred) as tables, reading_bar() as bar:
+    """All rows of some tables, in memory.
+
+    ``preferred`` are the columns of what the rows will meet, which are taken by name where they
+    can. Otherwise, if the choice is ``free``, columns that cannot be meant are left out, with a
+    line about it.
+    """
+    with open_files(files, options) as tables, reading_bar() as bar:
+        wanted = _wanted(tables[0], options.wanted, preferred)
+        if not free:
+            wanted = wanted._replace(keep_all=True)
+        free = wanted.columns is None and not wanted.keep_all
+        left_out = choose_from(tables, wanted).left_out
         task = bar.add_task("reading", total=sum(table.size for table in tables), rows=0)
         done, rows, pieces = 0, 0, []
         for table in tables:
             for piece in table.pieces():
-                table.refuse_gaps(piece, missing=False, hint=gap)
+                table.refuse_gaps(piece, missing=gaps != "error")
                 pieces.append(piece.rows)
                 rows += len(piece.rows)
                 bar.update(task, completed=int(done + piece.share * table.size), rows=rows)
@@ -115,17 +135,78 @@ def read_rows(
         if rows == 0:
             raise ValueError(f"{tables[0].label}: no rows")
         label = tables[0].label if len(tables) == 1 else f"{len(tables)} files"
-        return Rows(np.concatenate(pieces), tables[0].columns, Path(label).name)
+        found = Rows(
+            np.concatenate(pieces), tables[0].columns, Path(label).name, left_out, read=rows
+        )
+        known = tables[0].known
+    if free:
+        found = _without(found, "empty", np.isnan(found.X).all(axis=0), known)
+    found = _without_gaps(found, gaps)
+    if free and len(found.X) > 1:
+        found = _without(found, "constant", np.ptp(found.X, axis=0) == 0, known)
+    tell_left_out(found.left_out)
+    return found
 
 
-def rows_for(mixture: Mixture, files: Sequence[Path], columns: Sequence[str] | None) -> Rows:
+def _wanted(table: Table, wanted: Wanted, preferred: Sequence[str] | None) -> Wanted:
+    """The columns of what the rows will meet, where the table can have them; or the user's."""
+    if preferred is None:
+        return wanted
+    if table.names is None and not all(name in table.known for name in preferred):
+        return wanted
+    if wanted.columns is not None and table.names is None:
+        return wanted
+    if wanted.columns is not None and set(wanted.columns) != set(preferred):
+        raise ValueError(
+            f"--columns chooses {', '.join(wanted.columns)}, but the model has "
+            f"{', '.join(preferred)}"
+        )
+    return Wanted(preferred)
+
+
+def _without(rows: Rows, reason: str, which: np.ndarray, known: Sequence[str]) -> Rows:
+    """Rows without some columns, unless these are all."""
+    if not which.any() or which.all():
+        return rows
+    names = list(known) if rows.names is None else rows.names
+    left_out = [(name, reason) for name, out in zip(names, which, strict=True) if out]
+    return rows._replace(
+        X=rows.X[:, ~which],
+        names=[name for name, out in zip(names, which, strict=True) if not out],
+        left_out=[*rows.left_out, *left_out],
+    )
+
+
+def _without_gaps(rows: Rows, gaps: Gaps) -> Rows:
+    """Rows that have all their numbers, with a line about the others."""
+    empty = np.isnan(rows.X)
+    bad = empty.any(axis=1)
+    if gaps != "drop" or not bad.any():
+        return rows
+    names = rows.names or [str(i) for i in range(rows.X.shape[1])]
+    counts = Counter({n: int(k) for n, k in zip(names, empty.sum(axis=0), strict=True) if k})
+    name, most = counts.most_common(1)[0]
+    if bad.all():
+        raise ValueError(
+            f"{rows.source}: every row has a gap, {most:,} of {len(bad):,} in column {name}; leave "
+            f"it out with --exclude {name}"
+        )
+    line = f"{int(bad.sum()):,} of {len(bad):,} rows have gaps and were left out"
+    if 5 * bad.sum() > len(bad):
+        line += f"; column {name} has {most:,} gaps, and --exclude {name} keeps these rows"
+    note(f"{line}.")
+    return rows._replace(X=rows.X[~bad], gaps=counts)
+
+
+def rows_for(
+    mixture: Mixture, files: Sequence[Path], options: TableOptions, gaps: Gaps = "drop"
+) -> Rows:
     """The columns of the tables that a model speaks of: by its names, where both have names."""
-    rows = read_rows(files, columns, mixture.feature_names)
+    rows = read_rows(files, options, gaps, mixture.feature_names, free=False)
     if rows.X.shape[1] != mixture.n_features:
         raise ValueError(
             f"{rows.source} has {rows.X.shape[1]} column(s), but the model has "
-            f"{mixture.n_features}; choose them with --columns (by position, from 0, where a file "
-            "has no names)"
+            f"{mixture.n_features}; choose them with --columns"
         )
     return rows
 
@@ -135,11 +216,11 @@ def is_table(path: Path) -> bool:
 
 
 def read_distribution(
-    path: Path, columns: Sequence[str] | None = None, preferred: Sequence[str] | None = None
+    path: Path, options: TableOptions, preferred: Sequence[str] | None = None
 ) -> tuple[Distribution, Sequence[str] | None]:
     """A model (.json), moments (.npz) or the samples of a table, and the names of the columns."""
     if is_table(path):
-        rows = read_rows([path], columns, preferred)
+        rows = read_rows([path], options, "drop", preferred)
         return Samples(rows.X), rows.names
     if path.suffix.lower() == ".json":
         mixture = Mixture.load(path)

@@ -42,10 +42,12 @@ def show(model: ModelFile, as_json: Json = False, debug: Debug = False) -> None:
 
 
 def demo(
-    folder: Annotated[Path, typer.Argument(help="where the pictures go")] = Path("demo"),
+    folder: Annotated[Path, typer.Argument(help="The folder for the pictures.")] = Path("demo"),
     debug: Debug = False,
 ) -> None:
-    """Fit the earthquakes that come with momentmix, compare with EM, draw the fit.
+    """Fit the earthquakes that come with momentmix, and draw the fit.
+
+    The fit is compared with scikit-learn's EM from ten starts.
 
     Example: `momentmix demo pictures`
     """

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import numpy as np
 import typer
 
-from momentmix.cli.console import Debug, Json, aside, plain_errors, show_json, show_table, working
-from momentmix.cli.reading import Columns, Files, ModelFile, column_names, rows_for
+from momentmix.cli.console import (
+    Debug,
+    Json,
+    aside,
+    note,
+    plain_errors,
+    show_json,
+    show_table,
+    working,
+)
+from momentmix.cli.reading import Files, Missing, ModelFile, checked_gaps, rows_for
+from momentmix.cli.tables import TableOptions, reads_tables
 from momentmix.cli.writing import check_output, write_table
 from momentmix.distributions.mixture import Mixture
 from momentmix.estimators.predictions import posterior
@@ -17,7 +28,11 @@ from momentmix.summary import FitSummary, names_of
 
 Output = Annotated[
     Path | None,
-    typer.Option("-o", "--output", help="a .csv, .npy, .parquet or .arrow file, not the screen"),
+    typer.Option(
+        "-o",
+        "--output",
+        help="Write to this file (.csv, .npy, .parquet or .arrow), not the screen.",
+    ),
 ]
 
 
@@ -31,60 +46,72 @@ _HEADINGS = {
 }
 
 
+@reads_tables
 def predict(
     model: ModelFile,
     files: Files,
+    tables: Callable[[], TableOptions],
     output: Output = None,
     proba: Annotated[
-        bool, typer.Option("--proba", help="the probability of each component")
+        bool, typer.Option("--proba", help="Give the probability of each component.")
     ] = False,
-    columns: Columns = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Name the most probable component of every row, and its probability.
 
-    Columns are found by their names, whatever their order; others may be there.
+    Columns are found by their names, whatever their order; others may be there. A row with a gap
+    has no component, and its cells stay empty.
 
     Example: `momentmix predict model.json new.csv -o labels.csv`
     """
     with plain_errors(debug):
         check_output(output)
         mixture = Mixture.load(model)
-        rows = rows_for(mixture, files, column_names(columns))
+        rows = rows_for(mixture, files, tables(), "keep")
+        whole = ~np.isnan(rows.X).any(axis=1)
+        if not whole.all():
+            note(f"{np.sum(~whole):,} of {len(whole):,} rows have gaps and get no component.")
         with working("predicting"):
-            R = posterior(mixture, rows.X)
-        labels = R.argmax(axis=1)
+            R = np.full((len(whole), mixture.n_components), np.nan)
+            R[whole] = posterior(mixture, rows.X[whole]) if whole.any() else 0.0
+        labels = np.ma.masked_array(np.zeros(len(whole), dtype=int), ~whole)
+        labels[whole] = R[whole].argmax(axis=1)
         found = {"component": labels, "probability": R.max(axis=1)}
         if proba:
             found |= {f"p{j}": column for j, column in enumerate(R.T)}
         if as_json:
-            show_json(found)
+            show_json({name: column.tolist() for name, column in found.items()})
         else:
             write_table(output, found)
         if output is not None:
-            counts = np.bincount(labels, minlength=R.shape[1])
+            counts = np.bincount(labels.compressed(), minlength=R.shape[1])
             aside(f"{output}: {len(labels):,} rows; by component: {', '.join(map(str, counts))}")
 
 
+@reads_tables
 def score(
     model: ModelFile,
     files: Files,
+    tables: Callable[[], TableOptions],
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="log density of every row, as a table")
+        Path | None,
+        typer.Option("-o", "--output", help="Write the log density of every row to this file."),
     ] = None,
-    columns: Columns = None,
+    missing: Missing = "drop",
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """How likely rows are under a model: log-likelihood, AIC and BIC.
+    """Tell how likely rows are under a model.
+
+    The answer is the log-likelihood of all rows, its mean, and the AIC and BIC.
 
     Example: `momentmix score model.json new.csv`
     """
     with plain_errors(debug):
         check_output(output)
         mixture = Mixture.load(model)
-        rows = rows_for(mixture, files, column_names(columns))
+        rows = rows_for(mixture, files, tables(), checked_gaps(missing))
         with working("scoring"):
             log_density = np.asarray(mixture.log_prob(rows.X))
         if output is not None:
@@ -112,10 +139,12 @@ def likelihoods(summary: FitSummary, total: float) -> dict[str, float]:
 
 def sample(
     model: ModelFile,
-    count: Annotated[int, typer.Option("-n", "--rows", help="number of rows")] = 10,
+    count: Annotated[int, typer.Option("-n", "--rows", help="How many rows to draw.")] = 10,
     output: Output = None,
-    labels: Annotated[bool, typer.Option("--labels", help="the component of each row too")] = False,
-    seed: Annotated[int | None, typer.Option(help="random state")] = None,
+    labels: Annotated[
+        bool, typer.Option("--labels", help="Name the component of each row, too.")
+    ] = False,
+    seed: Annotated[int | None, typer.Option(help="The seed of all that is random.")] = None,
     debug: Debug = False,
 ) -> None:
     """Draw random rows from a model.

@@ -43,12 +43,17 @@ def write_table(path: Path | None, columns: Mapping[str, np.ndarray]) -> None:
         if ending == ".csv":
             _write_csv(file, columns, [*columns.values()])
         elif ending == ".npy":
-            np.save(file, np.column_stack([*columns.values()]), allow_pickle=False)
+            values = [np.ma.filled(column.astype(float), np.nan) for column in columns.values()]
+            np.save(file, np.column_stack(values), allow_pickle=False)
         else:
             import pyarrow as pa
             from pyarrow import parquet
 
-            table = pa.table([*columns.values()], names=[*columns])
+            arrays = [
+                pa.array(c.data, mask=np.ma.getmaskarray(c)) if np.ma.isMA(c) else c
+                for c in columns.values()
+            ]
+            table = pa.table(arrays, names=[*columns])
             if ending == ".parquet":
                 parquet.write_table(table, file)
             else:

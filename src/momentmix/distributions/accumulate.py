@@ -12,17 +12,19 @@ import time
 from collections.abc import Callable, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from momentmix.distributions.centred_sums import Missing
 from momentmix.distributions.moment_state import MEMBERS
 from momentmix.distributions.moment_tensors import MomentTensors
 from momentmix.files.arrays import checksum, read_arrays, write_arrays
-from momentmix.files.tables import BEGINNING, Piece, Place, Table, TableError, open_table
+from momentmix.files.tables import BEGINNING, Piece, Place, Table, TableError
 from momentmix.files.writing import check_writable, written_whole
 
+#: What is done about rows with gaps: they are left out, they are refused, or each moment is taken
+#: over the rows that have its numbers.
+Gaps: TypeAlias = Literal["drop", "error", "pairwise"]
 #: Seconds between checkpoints.
 CHECKPOINT_SECONDS = 2.0
 _MEMBERS = ("note", "checksum", *MEMBERS, *(f"before_{name}" for name in MEMBERS))
@@ -34,6 +36,7 @@ class Counted(NamedTuple):
     moments: MomentTensors
     file: int
     place: Place
+    dropped: int = 0  # rows with gaps
 
 
 class CheckpointError(ValueError):
@@ -46,31 +49,33 @@ def checkpoint_path(output: str | PathLike[str]) -> Path:
 
 
 class Pass:
-    """One pass over files into ``output``; make it again after a crash, and it goes on.
+    """One pass over tables into ``output``; make it again after a crash, and it goes on.
 
     Parameters
     ----------
-    paths : files in the order in which they are read
+    tables : in the order in which they are read, their columns chosen
     order : highest order of the moments
     output : where the moments go; the checkpoint lies beside it until then
-    columns : names of the columns to read; all by default
-    missing : "error" or "pairwise"
+    missing : what is done about rows with gaps
     """
 
     def __init__(
         self,
-        paths: Sequence[str | PathLike[str]],
+        tables: Sequence[Table],
         order: int,
         output: str | PathLike[str],
         *,
-        columns: Sequence[str] | None = None,
-        missing: Missing = "error",
+        missing: Gaps = "error",
     ) -> None:
-        self.tables = [open_table(path, columns) for path in paths]
-        same_columns(self.tables)
-        first = self.tables[0]
+        self.tables, self.missing = tables, missing
+        first = tables[0]
         self.output, self.checkpoint = Path(output), checkpoint_path(output)
-        empty = MomentTensors(first.width, order, missing=missing, feature_names=first.columns)
+        empty = MomentTensors(
+            first.width,
+            order,
+            missing="pairwise" if missing == "pairwise" else "error",
+            feature_names=first.columns,
+        )
         self.counted = self._begun = Counted(empty, 0, BEGINNING)
         check_writable(self.output)
         check_writable(self.checkpoint)
@@ -94,11 +99,11 @@ class Pass:
                 table = self.tables[i]
                 place = self.counted.place if i == self.counted.file else BEGINNING
                 if place == BEGINNING:
-                    self._begun = Counted(self.moments, i, BEGINNING)
+                    self._begun = self.counted._replace(file=i, place=BEGINNING)
                 for piece in table.pieces(place):
-                    moments = self._with(piece, table)
+                    moments, dropped = self._with(piece, table)
                     # One assignment, so that Ctrl-C finds rows and place in step.
-                    self.counted = Counted(moments, i, piece.next)
+                    self.counted = Counted(moments, i, piece.next, self.counted.dropped + dropped)
                     done = sizes[:i].sum() + piece.share * sizes[i]
                     callback(moments.count, float(done / max(sizes.sum(), 1)))
                     if time.monotonic() - saved > CHECKPOINT_SECONDS:
@@ -117,13 +122,17 @@ class Pass:
         self.checkpoint.unlink(missing_ok=True)
         return self.moments
 
-    def _with(self, piece: Piece, table: Table) -> MomentTensors:
-        table.refuse_gaps(piece, self.moments.missing == "pairwise")
+    def _with(self, piece: Piece, table: Table) -> tuple[MomentTensors, int]:
+        """The moments with those of a piece, and how many of its rows were left out."""
+        table.refuse_gaps(piece, self.missing != "error")
+        rows = piece.rows
+        if self.missing == "drop":
+            rows = rows[~np.isnan(rows).any(axis=1)]
         try:
-            return self.moments.copy().update(piece.rows)
+            return self.moments.copy().update(rows), len(piece.rows) - len(rows)
         except ValueError as error:
-            rows = f"rows {piece.first.rows} to {piece.next.rows - 1}"
-            raise TableError(f"{table.path}, {rows}: {error}") from error
+            numbers = f"rows {piece.first.rows} to {piece.next.rows - 1}"
+            raise TableError(f"{table.path}, {numbers}: {error}") from error
 
     def _keep_whole_files(self) -> None:
         if self._begun.moments.count == 0:
@@ -137,13 +146,15 @@ class Pass:
             "files": [str(t.path.resolve()) for t in self.tables],
             "columns": self.tables[0].columns,
             "order": self.moments.order,
-            "missing": self.moments.missing,
+            "missing": self.missing,
+            "options": str(self.tables[0].options),
         }
 
     def _save(self) -> None:
-        moments, file, place = self.counted
+        moments, file, place, dropped = self.counted
         states = [[t.size, changed] for t, changed in zip(self.tables, self._changed, strict=True)]
-        where = {"file": file, "place": list(place), "states": states}
+        counts = {"dropped": dropped, "dropped_before": self._begun.dropped}
+        where = {"file": file, "place": list(place), "states": states, **counts}
         note = json.dumps({**self._settings(), **where})
         before = {f"before_{name}": x for name, x in self._begun.moments.state().items()}
         arrays = {"note": np.array(note), **moments.state(), **before}
@@ -161,7 +172,9 @@ class Pass:
             before = {k[7:]: state.pop(k) for k in list(state) if k.startswith("before_")}
             moments, begun = MomentTensors.from_state(state), MomentTensors.from_state(before)
             place, at, states = Place(*note["place"]), note["file"], list(note["states"])
-            if not all(type(number) is int and number >= 0 for number in (at, *place)):
+            dropped, dropped_before = note["dropped"], note["dropped_before"]
+            numbers = (at, *place, dropped, dropped_before)
+            if not all(type(number) is int and number >= 0 for number in numbers):
                 raise ValueError("the place it has come to is none")
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise CheckpointError(
@@ -180,19 +193,5 @@ class Pass:
                     f"{table.path} has changed since its rows were counted in the checkpoint "
                     f"{self.checkpoint}; {again}"
                 )
-        self.counted, self._begun = Counted(moments, at, place), Counted(begun, at, BEGINNING)
-
-
-def same_columns(tables: list[Table]) -> None:
-    """Refuse tables whose columns differ, in name or order."""
-    first = tables[0]
-    for table in tables[1:]:
-        if (table.width, table.columns) != (first.width, first.columns):
-            raise TableError(
-                f"{table.label} has columns {_shown(table)}, but {first.label} has "
-                f"{_shown(first)}; choose common ones with --columns"
-            )
-
-
-def _shown(table: Table) -> str:
-    return ", ".join(table.columns) if table.columns else f"without names ({table.width})"
+        self.counted = Counted(moments, at, place, dropped)
+        self._begun = Counted(begun, at, BEGINNING, dropped_before)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from momentmix.files.table import NOT_A_NUMBER, Piece, Place, Table, TableError
+from momentmix.files.cells import Kind
+from momentmix.files.table import HEAD_ROWS, NOT_A_NUMBER, Piece, Place, Table, TableError
 
 if TYPE_CHECKING:
     import pyarrow
@@ -29,17 +31,56 @@ class ArrowTable(Table):
         try:
             with self._open() as source:
                 schema = source.schema_arrow if hasattr(source, "schema_arrow") else source.schema
-                self._types = {field.name: field.type for field in schema}
-                return [field.name for field in schema]
+                self._fields = list(schema)
         except Exception as error:  # whatever a damaged file can raise
             raise TableError(f"{self.label} cannot be read: {error}") from error
+        names = [field.name for field in self._fields]
+        twice = [name for i, name in enumerate(names) if name in names[:i]]
+        if twice:
+            raise TableError(f"{self.label}: two columns have the name {twice[0]!r}")
+        return names
 
     def _width(self) -> int:
-        return len(self._types)
+        return len(self._fields)
+
+    def _field_names(self, columns: list[str]) -> list[str]:
+        """Columns as the file calls them, where one can be without a name."""
+        return [self._fields[self.known.index(name)].name for name in columns]
+
+    @property
+    def head_is_all(self) -> bool:
+        return len(self._first_rows[0]) <= HEAD_ROWS
+
+    def _head_columns(self) -> list[tuple[Kind, np.ndarray]]:
+        rows, names = self._first_rows
+        values = dict(zip(names, rows[:HEAD_ROWS].T, strict=True))
+        found: list[tuple[Kind, np.ndarray]] = []
+        for field in self._fields:
+            column = values.get(field.name, np.empty(0))
+            empty = field.name in values and self.head_is_all and bool(np.isnan(column).all())
+            found.append(("empty" if empty else _kind(field.type), column))
+        return found
+
+    @cached_property
+    def _first_rows(self) -> tuple[np.ndarray, list[str]]:
+        """The first rows of all columns of numbers, one more than a head has, and their names."""
+        names = [field.name for field in self._fields if _kind(field.type) == "numbers"]
+        parts, count = [np.empty((0, len(names)))], 0
+        if names:
+            with self._open() as source:
+                for batch, _, _ in self._batches(source, 0, names):
+                    batch.validate()
+                    parts.append(columns_as_rows(batch.slice(0, HEAD_ROWS + 1).select(names)))
+                    count += len(parts[-1])
+                    if count > HEAD_ROWS:
+                        break
+        return np.concatenate(parts)[: HEAD_ROWS + 1], names
 
     def _open(self) -> Source:
         pa = import_pyarrow(self.path, self.label)
-        if self.path.suffix.lower() in (".parquet", ".pq"):
+        with open(self.path, "rb") as file:
+            first = file.read(4)
+        if first == b"PAR1" or self.path.suffix.lower() in (".parquet", ".pq"):
             from pyarrow import parquet
 
             return parquet.ParquetFile(self.path)
@@ -50,25 +91,22 @@ class ArrowTable(Table):
             return pa.ipc.open_stream(source.get_stream(0, self.size))
 
     def _pieces(self, start: Place) -> Iterator[Piece]:
-        pa = import_pyarrow(self.path, self.label)
-        for name in self.columns or []:
-            kind = self._types[name]
-            if not (
-                pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)
-            ):
-                raise TableError(f"{self.label}, column {name}: {kind} {NOT_A_NUMBER}")
+        columns = self._field_names(self.columns or self.known)
+        for field in self._fields:
+            if field.name in columns and _kind(field.type) not in ("numbers", "true or false"):
+                raise TableError(f"{self.label}, column {field.name}: {field.type} {NOT_A_NUMBER}")
         with self._open() as source:
-            for batch, first, share in self._batches(source, start.rows):
+            for batch, first, share in self._batches(source, start.rows, columns):
                 batch.validate()  # buffers as long as the batch says
                 skip = max(0, start.rows - first)
                 for a in range(skip, len(batch), self._step):
                     part = batch.slice(a, min(self._step, len(batch) - a))
                     after = first + a + len(part)
-                    rows = columns_as_rows(part.select(self.columns))
+                    rows = columns_as_rows(part.select(columns))
                     yield Piece(rows, Place(first + a), Place(after), share)
 
     def _batches(
-        self, source: Source, start: int
+        self, source: Source, start: int, columns: list[str]
     ) -> Iterator[tuple[pyarrow.RecordBatch, int, float]]:
         """Batches that end after row ``start``, the row each begins at, and the share read."""
         pa = import_pyarrow(self.path, self.label)
@@ -81,7 +119,7 @@ class ArrowTable(Table):
                     if done + count <= start:
                         done += count
                         continue
-                    options = {"row_groups": [group], "columns": self.columns}
+                    options = {"row_groups": [group], "columns": columns}
                     for batch in source.iter_batches(batch_size=self._step, **options):
                         yield batch, done, (done + len(batch)) / total
                         done += len(batch)
@@ -96,6 +134,17 @@ class ArrowTable(Table):
             raise TableError(f"{self.label} is damaged after row {done}: {error}") from error
 
 
+def _kind(data_type: pyarrow.DataType) -> Kind:
+    """What a column of this type holds."""
+    from pyarrow import types
+
+    if types.is_floating(data_type) or types.is_integer(data_type) or types.is_decimal(data_type):
+        return "numbers"
+    if types.is_boolean(data_type):
+        return "true or false"
+    return "dates" if types.is_temporal(data_type) else "words"
+
+
 def columns_as_rows(table: pyarrow.Table | pyarrow.RecordBatch) -> np.ndarray:
     """The columns of a pyarrow table or batch as (k, n) float64, empty cells as NaN."""
     columns = [column.to_numpy(zero_copy_only=False) for column in table.columns]
@@ -108,8 +157,9 @@ def import_pyarrow(path: Path, label: str) -> ModuleType:
         import pyarrow
         import pyarrow.ipc
     except ImportError as error:
+        kind = f"{path.suffix} files" if path.suffix else "this file"
         raise TableError(
-            f"{label}: reading {path.suffix} files needs pyarrow: pip install 'momentmix[files]'"
+            f"{label}: reading {kind} needs pyarrow: pip install 'momentmix[files]'"
         ) from error
     module: ModuleType = pyarrow
     return module

@@ -8,7 +8,8 @@ from typing import BinaryIO
 import numpy as np
 
 from momentmix.files.arrays import read_header
-from momentmix.files.table import Piece, Place, Table, TableError
+from momentmix.files.cells import Kind
+from momentmix.files.table import HEAD_ROWS, Piece, Place, Table, TableError
 
 
 class NpyTable(Table):
@@ -31,6 +32,15 @@ class NpyTable(Table):
 
     def _width(self) -> int:
         return int(self._header.shape[1])
+
+    @property
+    def head_is_all(self) -> bool:
+        return self._header.shape[0] <= HEAD_ROWS
+
+    def _head_columns(self) -> list[tuple[Kind, np.ndarray]]:
+        with open(self.path, "rb", buffering=0) as file:
+            rows = self._rows(file, 0, min(HEAD_ROWS, self._header.shape[0]))
+        return [("numbers", column) for column in rows.astype(np.float64).T]
 
     def _cut_short(self) -> TableError:
         return TableError(f"{self.label} is not a whole .npy file: its end is missing")

@@ -1,8 +1,8 @@
 """A table of numbers in a file: what all formats share.
 
 A ``Table`` yields pieces of rows with the place where the next one begins, so that a reader that
-stopped can go on. Whatever is wrong with a file is a ``TableError`` that names the file and the
-row.
+stopped can go on. Its head tells what its columns hold, before one is chosen. Whatever is wrong
+with a file is a ``TableError`` that names the file and the row.
 """
 
 from __future__ import annotations
@@ -15,14 +15,30 @@ from typing import NamedTuple
 
 import numpy as np
 
+from momentmix.files.cells import Kind, as_number
+from momentmix.files.options import FIND_OUT, ReadOptions
+
 #: Size of one piece in memory, in bytes of float64.
 PIECE_BYTES = 16 << 20
+#: Rows that are looked at before columns are chosen.
+HEAD_ROWS = 1000
+#: Columns that a table can have.
+MOST_COLUMNS = 1_000_000
 #: What is wrong with a column of words, and what to do.
-NOT_A_NUMBER = "is not a number (choose columns of numbers with --columns)"
+NOT_A_NUMBER = "is not a number (leave the column out with --exclude)"
 
 
 class TableError(ValueError):
     """A file that cannot be read as a table of numbers."""
+
+
+class Column(NamedTuple):
+    """What the head of a table shows of a column."""
+
+    name: str
+    kind: Kind
+    values: np.ndarray  # its first numbers, NaN for gaps; none if it holds something else
+    has_name: bool = True
 
 
 class Place(NamedTuple):
@@ -48,7 +64,8 @@ class Piece(NamedTuple):
 class Table(ABC):
     """One file. ``columns`` are the names to read, in this order; None for all.
 
-    ``label`` is what errors call it, if not by its path.
+    ``label`` is what errors call it, if not by its path. Where no column has a name, ``names`` is
+    None, and columns are called by their positions from 0.
     """
 
     def __init__(
@@ -56,33 +73,68 @@ class Table(ABC):
         path: str | os.PathLike[str],
         columns: Sequence[str] | None = None,
         label: str | None = None,
+        options: ReadOptions = FIND_OUT,
     ) -> None:
         self.path = Path(path)
         self.label = str(path) if label is None else label
-        if not self.path.is_file():
-            raise TableError(f"{self.label}: there is no such file")
+        self.options = options
         self.size = self.path.stat().st_size
-        self.names = self._names()
-        if columns is not None:
-            known = self.names or [str(i) for i in range(self._width())]
-            absent = [name for name in columns if name not in known]
-            if absent:
-                have = ", ".join(known)
-                if self.names is None:
-                    have = f"none with a name, but positions 0 to {len(known) - 1}"
-                raise TableError(f"{self.label}: no column {', '.join(absent)}; it has {have}")
+        self.said: list[str] = []  # what the user should know about how the file is read
+        found = self._names()
+        if self._width() > MOST_COLUMNS:
+            raise TableError(f"{self.label}: {self._width():,} columns are more than can be read")
+        self.names = None if found is None or not any(found) else _all_different(found)
+        # Where no column has a name, none lacks one.
+        self._named = [self.names is None or bool(name) for name in found or self.known]
+        self.columns: list[str] | None = None
+        self.choose(columns)
+
+    @property
+    def known(self) -> list[str]:
+        """A name for every column of the file."""
+        return self.names or [str(i) for i in range(self._width())]
+
+    @property
+    def listing(self) -> str:
+        """Its columns, for an error."""
+        if self.names is None:
+            return f"none with a name, but positions 0 to {self._width() - 1}"
+        return ", ".join(self.names[:30]) + ", …" * (len(self.names) > 30)
+
+    def choose(self, columns: Sequence[str] | None) -> None:
+        """Read these columns from now on."""
+        absent = [name for name in columns or () if name not in self.known]
+        if absent:
+            raise TableError(f"{self.label}: no column {', '.join(absent)}; it has {self.listing}")
         self.columns = self.names if columns is None else list(columns)
         self.width = len(self.columns) if self.columns is not None else self._width()
         if self.width == 0:
             raise TableError(f"{self.label}: no columns")
 
+    def head(self) -> list[Column]:
+        """What the first rows show of every column of the file."""
+        columns = self._head_columns()
+        return [
+            Column(name, kind, self._without_gaps(values), named)
+            for name, named, (kind, values) in zip(self.known, self._named, columns, strict=True)
+        ]
+
+    @property
+    @abstractmethod
+    def head_is_all(self) -> bool:
+        """Whether the head has all rows of the file."""
+
     @abstractmethod
     def _names(self) -> list[str] | None:
-        """The names of all columns, or None; what else the head of the file says is kept."""
+        """The names of all columns, "" for one without; what else the file says first is kept."""
 
     @abstractmethod
     def _width(self) -> int:
         """The number of all columns."""
+
+    @abstractmethod
+    def _head_columns(self) -> list[tuple[Kind, np.ndarray]]:
+        """What the first rows of each column hold."""
 
     @abstractmethod
     def _pieces(self, start: Place) -> Iterator[Piece]: ...
@@ -90,11 +142,18 @@ class Table(ABC):
     def pieces(self, start: Place = BEGINNING) -> Iterator[Piece]:
         """Pieces of rows from a place on; errors name the file, and rows from 0."""
         try:
-            yield from self._pieces(start)
+            for piece in self._pieces(start):
+                yield piece._replace(rows=self._without_gaps(piece.rows))
         except (TableError, MemoryError):
             raise
         except Exception as error:  # whatever a reader of files can raise
             raise TableError(f"{self.label}: {error}") from error
+
+    def _without_gaps(self, values: np.ndarray) -> np.ndarray:
+        """NaN in place of numbers that stand for gaps, such as -999."""
+        marks = [as_number(word) for word in self.options.gaps]
+        marks = [mark for mark in marks if not np.isnan(mark)]
+        return np.where(np.isin(values, marks), np.nan, values) if marks else values
 
     @property
     def _step(self) -> int:
@@ -107,7 +166,7 @@ class Table(ABC):
         return str(column) if self.columns is None else self.columns[column]
 
     def refuse_gaps(
-        self, piece: Piece, missing: bool, hint: str = "use --missing pairwise, or fill it"
+        self, piece: Piece, missing: bool, hint: str = "use --missing drop, or fill it"
     ) -> None:
         """Raise for the first entry that is not finite; NaN passes where ``missing`` is allowed."""
         bad = np.isinf(piece.rows) if missing else ~np.isfinite(piece.rows)
@@ -119,3 +178,16 @@ class Table(ABC):
                 f"{self.label}, {self.row_name(piece, row)}, column {self.column_name(column)}: "
                 f"{'no value' if np.isnan(value) else value}{hint}"
             )
+
+
+def _all_different(names: list[str]) -> list[str]:
+    """Names for all, none twice: unnamed_3 for one without, and .1, .2 after the same."""
+    result: list[str] = []
+    for i, name in enumerate(names):
+        name = base = name or f"unnamed_{i}"
+        again = 0
+        while name in result or (again and name in names):
+            again += 1
+            name = f"{base}.{again}"
+        result.append(name)
+    return result

@@ -1,4 +1,4 @@
-"""Tables of numbers in files, read in pieces: .npy, .csv, .parquet and Arrow."""
+"""Tables of numbers in files, read in pieces. What a file is, its first bytes tell."""
 
 from __future__ import annotations
 
@@ -7,21 +7,35 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from momentmix.files.arrow_table import ArrowTable
-from momentmix.files.csv_table import CsvTable
+from momentmix.files.columns import EVERY_NUMBER, Choice, Wanted, choose_columns
+from momentmix.files.excel_table import ExcelTable, is_workbook
 from momentmix.files.npy_table import NpyTable
+from momentmix.files.options import FIND_OUT, ReadOptions
+from momentmix.files.streams import packing
 from momentmix.files.table import BEGINNING, Piece, Place, Table, TableError
+from momentmix.files.text_table import TextTable
 
-__all__ = ["BEGINNING", "Piece", "Place", "Table", "TableError", "ending_of", "open_table"]
+__all__ = [
+    "BEGINNING",
+    "Piece",
+    "Place",
+    "Table",
+    "TableError",
+    "choose_from",
+    "open_table",
+    "open_tables",
+]
 
-_FORMATS: dict[str, type[Table]] = {
+_MARKS: dict[bytes, type[Table]] = {
+    b"\x93NUMPY": NpyTable,
+    b"PAR1": ArrowTable,
+    b"ARROW1": ArrowTable,
+    b"\xff\xff\xff\xff": ArrowTable,
+}
+#: For files that are damaged from the first byte on.
+_ENDINGS: dict[str, type[Table]] = {
     ".npy": NpyTable,
-    ".csv": CsvTable,
-    ".parquet": ArrowTable,
-    ".pq": ArrowTable,
-    ".arrow": ArrowTable,
-    ".arrows": ArrowTable,
-    ".feather": ArrowTable,
-    ".ipc": ArrowTable,
+    **dict.fromkeys((".parquet", ".pq", ".arrow", ".arrows", ".feather", ".ipc"), ArrowTable),
 }
 
 
@@ -29,15 +43,56 @@ def open_table(
     path: str | os.PathLike[str],
     columns: Sequence[str] | None = None,
     label: str | None = None,
+    options: ReadOptions = FIND_OUT,
 ) -> Table:
-    """The table in a file, by the ending of its name."""
-    ending = Path(path).suffix.lower()
-    if ending not in _FORMATS:
-        raise TableError(f"{path}: unknown ending {ending!r}; known are {', '.join(_FORMATS)}")
-    return _FORMATS[ending](path, columns, label)
+    """The table in a file, whatever its name ends with."""
+    path, name = Path(path), str(path) if label is None else label
+    if path.is_dir():
+        raise TableError(f"{name} is a folder; name the tables in it, such as {path / '*.csv'}")
+    if not path.exists():
+        raise TableError(f"{name}: there is no such file")
+    if not path.is_file():
+        raise TableError(f"{name} is not a plain file; - reads standard input")
+    return _format(path)(path, columns, label, options)
 
 
-def ending_of(first: bytes) -> str:
-    """The ending that a file with these first bytes should have; text is CSV."""
-    known = {b"\x93NUMPY": ".npy", b"PAR1": ".parquet", b"ARROW1": ".arrow", b"\xff" * 4: ".arrows"}
-    return next((ending for mark, ending in known.items() if first.startswith(mark)), ".csv")
+def _format(path: Path) -> type[Table]:
+    with open(path, "rb") as file:
+        first = file.read(8)
+        if packing(first) == "zip" and is_workbook(file):
+            return ExcelTable
+    by_mark = next((kind for mark, kind in _MARKS.items() if first.startswith(mark)), None)
+    return by_mark or _ENDINGS.get(path.suffix.lower(), TextTable)
+
+
+def open_tables(
+    paths: Sequence[str | os.PathLike[str]],
+    wanted: Wanted = EVERY_NUMBER,
+    options: ReadOptions = FIND_OUT,
+) -> list[Table]:
+    """The tables in some files, the same columns of each."""
+    tables = [open_table(path, options=options) for path in paths]
+    choose_from(tables, wanted)
+    return tables
+
+
+def choose_from(tables: Sequence[Table], wanted: Wanted = EVERY_NUMBER) -> Choice:
+    """Have tables read the columns that are wanted, which all must have; say what is left out."""
+    first = tables[0]
+    for table in tables[1:]:
+        alike = (table.names is None) == (first.names is None)
+        if not alike or (wanted.columns is None and sorted(table.known) != sorted(first.known)):
+            raise TableError(
+                f"{table.label} has {_shown(table)}, but {first.label} has {_shown(first)}; choose "
+                "common columns with --columns"
+            )
+    choice = choose_columns(tables, wanted)
+    for table in tables:
+        table.choose(choice.columns)
+    return choice
+
+
+def _shown(table: Table) -> str:
+    if table.names is None:
+        return f"{len(table.known)} columns without names"
+    return f"the columns {', '.join(table.names)}"

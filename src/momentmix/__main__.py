@@ -1,0 +1,5 @@
+"""``python -m momentmix`` is the command ``momentmix``."""
+
+from momentmix.cli import main
+
+main()

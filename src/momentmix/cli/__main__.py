@@ -1,3 +1,0 @@
-from momentmix.cli import main
-
-main()

@@ -1,0 +1,140 @@
+"""Which columns of a table are meant: those that the user names, or all that hold numbers.
+
+A column that cannot be meant is left out, with its reason: words and dates, a column without any
+number, one that never changes, and numbers that only tell rows apart or say when they were written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+import numpy as np
+
+from momentmix.files.table import Column, Table, TableError
+
+#: Rows from which on a column that counts them is taken for their numbers.
+LEAST_ROWS = 10
+_IDENTIFIER = re.compile(
+    r"(.*[\s_.-])?(id|ids|index|row|row[\s_.-]?names?|rowid|uuid|__index_level_\d+__|unnamed: \d+)",
+    re.IGNORECASE,
+)
+_YEAR = re.compile(r"(.*[\s_.-])?(year|years|yr)([\s_.-].*)?", re.IGNORECASE)
+_CAMEL_CASE_ID = re.compile(r".*[a-z]I[dD]")
+
+
+class Wanted(NamedTuple):
+    """What the user has said about columns: names, patterns with * and ?, positions from 0."""
+
+    columns: Sequence[str] | None = None
+    exclude: Sequence[str] = ()
+    keep_all: bool = False  # of those that hold numbers
+
+
+EVERY_NUMBER = Wanted()
+
+
+class Choice(NamedTuple):
+    """Columns to read, None for all of a table without names; and what was left out, and why."""
+
+    columns: list[str] | None
+    left_out: list[tuple[str, str]]
+
+
+def choose_columns(tables: Sequence[Table], wanted: Wanted) -> Choice:
+    """The columns of tables that have the same ones, by what their first rows show."""
+    first = tables[0]
+    known = first.known
+    excluded = _matches(first, wanted.exclude, "--exclude")
+    candidates = known if wanted.columns is None else _matches(first, wanted.columns, "--columns")
+    candidates = [name for name in candidates if name not in excluded]
+    heads = [{column.name: column for column in table.head()} for table in tables]
+    is_all = all(table.head_is_all for table in tables)
+    reasons = {
+        name: _reason([head[name] for head in heads if name in head], name == known[0], is_all)
+        for name in candidates
+    }
+    by_name = [name for name in wanted.columns or () if not _is_pattern(name, known)]
+    exact = _matches(first, by_name, "--columns")
+    numbers = [name for name in candidates if name in exact or reasons[name] not in _NO_NUMBERS]
+    chosen = numbers
+    if wanted.columns is None and not wanted.keep_all:
+        # Numbers that cannot be meant are left out, unless there are no others.
+        chosen = [name for name in numbers if reasons[name] is None] or numbers
+    if not chosen:
+        held = ", ".join(f"{name} ({reasons.get(name, 'excluded')})" for name in known[:6])
+        raise TableError(f"{first.label}: no column of numbers is left; it has {held}")
+    left_out = [(name, reasons[name] or "") for name in candidates if name not in chosen]
+    return Choice(None if first.names is None and chosen == known else chosen, left_out)
+
+
+_NO_NUMBERS = ("words", "dates", "true or false", "empty")
+
+
+def _is_pattern(text: str, known: Sequence[str]) -> bool:
+    return text not in known and any(mark in text for mark in "*?[")
+
+
+def _matches(table: Table, texts: Sequence[str], option: str) -> list[str]:
+    """The columns that names, patterns or positions stand for, in the order of these."""
+    known = table.known
+    found: list[str] = []
+    absent: list[str] = []
+    for text in texts:
+        if text in known:
+            names = [text]
+        elif _is_pattern(text, known):
+            names = [name for name in known if fnmatchcase(name, text)]
+        else:
+            names = [known[int(text)]] if text.isdecimal() and int(text) < len(known) else []
+        absent += [text] * (not names)
+        found += [name for name in names if name not in found]
+    if absent:
+        raise TableError(
+            f"{table.label}: no column {', '.join(absent)} for {option}; it has {table.listing}"
+        )
+    return found
+
+
+def _reason(columns: Sequence[Column], is_first: bool, is_all: bool) -> str | None:
+    """Why a column, as each of some tables has it, cannot be meant; None if it can."""
+    kinds = [column.kind for column in columns]
+    other = next((kind for kind in kinds if kind not in ("numbers", "empty")), None)
+    if other is not None:
+        return other
+    if all(kind == "empty" for kind in kinds):
+        return "empty" if is_all else None
+    if is_first and not columns[0].has_name and all(_tells_rows_apart(c) for c in columns):
+        return "no name"
+    if all(_counts_rows(column) for column in columns):
+        return "running numbers"
+    if _is_identifier(columns[0].name) and all(_tells_rows_apart(column) for column in columns):
+        return "identifiers"
+    values = np.concatenate([column.values for column in columns])
+    values = values[~np.isnan(values)]
+    if len(values) >= LEAST_ROWS and _YEAR.fullmatch(columns[0].name) and _are_years(values):
+        return "years"
+    return "constant" if is_all and len(values) > 1 and np.all(values == values[0]) else None
+
+
+def _is_identifier(name: str) -> bool:
+    return bool(_IDENTIFIER.fullmatch(name) or _CAMEL_CASE_ID.fullmatch(name))
+
+
+def _are_years(values: np.ndarray) -> bool:
+    return bool(np.all((values == np.floor(values)) & (values >= 1800) & (values <= 2200)))
+
+
+def _counts_rows(column: Column) -> bool:
+    steps = np.diff(column.values)
+    return len(steps) + 1 >= LEAST_ROWS and bool(np.all(steps == 1))
+
+
+def _tells_rows_apart(column: Column) -> bool:
+    """Whole numbers, another one in every row."""
+    x = column.values
+    if len(x) < LEAST_ROWS or np.isnan(x).any():
+        return False
+    return bool(np.all(x == np.floor(x)) and len(np.unique(x)) == len(x))

@@ -1,0 +1,246 @@
+"""The form of a text table, found by looking at its first lines: separator, decimals, header."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise, product
+
+from momentmix.files.cells import as_number, is_gap, is_number, kind_of
+from momentmix.files.options import ReadOptions
+from momentmix.files.table import HEAD_ROWS, TableError
+
+#: A blank stands for any number of blanks and tabs. Of equally good ones the first is taken.
+SEPARATORS = (",", ";", "\t", "|", " ")
+#: Lines on which separators are tried.
+_TRIED = 200
+_BOM = b"\xef\xbb\xbf"
+_COMMENT = re.compile(rb"(?m)^[ \t]*#[^\n]*(?:\n|\Z)")
+_BLANKS, _ENDS = re.compile(rb"[ \t]+"), re.compile(rb"(?m)^[ \t]+|[ \t]+(?=\r?$)")
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How a text table is written, and its first rows."""
+
+    separator: str
+    decimal: str
+    names: list[str] | None  # of the columns, "" for one without a name
+    cells: int  # in a line
+    offset: int  # of the first row, in bytes of UTF-8
+    lines: int  # before it
+    rows: list[list[str]]  # the first ones, cell by cell
+    whole: bool  # whether these are all
+    said: list[str]  # what the user should know about all this
+
+    def cleaned(self, block: bytes) -> bytes:
+        """Whole lines without comments, and with one blank where blanks separate."""
+        if b"#" in block:
+            block = _COMMENT.sub(b"", block)
+        return _single_blanks(block) if self.separator == " " else block
+
+
+def find_dialect(head: bytes, whole: bool, label: str, options: ReadOptions) -> Dialect:
+    """The dialect of text that begins with ``head``, which is ``whole`` if nothing follows."""
+    lines = _lines(head, whole)
+    table = [line for line in lines if line.text.strip() and not line.comment]
+    if not table:
+        held = any(line.comment for line in lines)
+        raise TableError(f"{label}: the file {'holds only comments' if held else 'is empty'}")
+    try:
+        separator, decimal = _separator(table[:_TRIED], options)
+        return _Head(lines, table, separator, decimal, label, options).dialect(whole)
+    except csv.Error as error:
+        raise TableError(f"{label}: a line cannot be split into cells: {error}") from error
+
+
+def split_cells(text: str, separator: str) -> list[str]:
+    """The cells of one line."""
+    if separator == " ":
+        text = _single_blanks(text.encode()).decode()
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
+    return [cell.strip() for cell in next(reader, [])]
+
+
+def _single_blanks(block: bytes) -> bytes:
+    return _BLANKS.sub(b" ", _ENDS.sub(b"", block))
+
+
+class _Line:
+    """A line of the head: how many lines and bytes are before it, and its text."""
+
+    def __init__(self, number: int, start: int, data: bytes) -> None:
+        self.number, self.start, self.end = number, start, start + len(data)
+        if start == 0 and data.startswith(_BOM):
+            self.start, data = len(_BOM), data[len(_BOM) :]
+        self.text = data.decode("utf-8", "replace").rstrip("\r\n")
+        self.comment = self.text.lstrip().startswith("#")
+
+
+def _lines(head: bytes, whole: bool) -> list[_Line]:
+    """The lines of the head; one that ends within quotes goes on in the next."""
+    pieces = head.splitlines(keepends=True)
+    if not whole and len(pieces) > 1 and not pieces[-1].endswith(b"\n"):
+        del pieces[-1]  # it is cut off
+    found: list[_Line] = []
+    start, number, line = 0, 0, b""
+    for i, piece in enumerate(pieces[: 2 * HEAD_ROWS]):
+        line += piece
+        open_quote = line.count(b'"') % 2 and not line.lstrip().startswith(b"#")
+        if open_quote and any(b'"' in later for later in pieces[i + 1 : i + 50]):
+            continue
+        found.append(_Line(number, start, line))
+        start, number, line = start + len(line), i + 1, b""
+    return found
+
+
+def _separator(lines: Sequence[_Line], options: ReadOptions) -> tuple[str, str]:
+    """Separator and decimal mark: lines of equal length, and as many numbers as can be."""
+    separators = SEPARATORS if options.separator is None else (options.separator,)
+    decimals = (".", ",") if options.decimal is None else (options.decimal,)
+
+    def score(form: tuple[str, str]) -> tuple[bool, bool, float, float]:
+        separator, decimal = form
+        top, *rows = [split_cells(line.text, separator) for line in lines]
+        rows = rows or [top]
+        width, often = Counter(map(len, rows)).most_common(1)[0]
+        below = len(top) == width or (len(top) == 1 and width > 2)  # names, numbers or a title
+        if len(top) == width - 1:  # rows have names, or end with a separator
+            below = separator in "\t " or not any(row[-1] for row in rows)
+        if width == 1:
+            below &= decimal == "." or "," not in top[0]
+        filled = [cell for row in rows for cell in row if not is_gap(cell, options.gaps)]
+        numbers = sum(is_number(cell, decimal) for cell in filled) / max(1, len(filled))
+        even = width > 1 and often >= 0.9 * len(rows)
+        return below, even, round(numbers, 2), often / len(rows)
+
+    # Of equally good ones, max takes the first.
+    return max((form for form in product(separators, decimals) if len({*form}) == 2), key=score)
+
+
+class _Head:
+    """The first lines of a table whose separator is known: which of them has the names?"""
+
+    def __init__(
+        self,
+        lines: list[_Line],
+        table: list[_Line],
+        separator: str,
+        decimal: str,
+        label: str,
+        options: ReadOptions,
+    ) -> None:
+        self.separator, self.decimal, self.label, self.options = separator, decimal, label, options
+        self.said: list[str] = []
+        self.comments = {line.end: line.text for line in lines if line.comment}
+        rows = [split_cells(line.text, separator) for line in table]
+        counts = Counter(map(len, rows[1:] or rows))
+        self.cells = max(counts, key=lambda count: (counts[count], count))
+        titles = 0  # lines above the table
+        while self.cells > 2 and titles < len(rows) - 1 and len(rows[titles]) == 1:
+            titles += 1
+        if titles:
+            self.said.append(
+                f"{label}: the lines above the table were skipped ({table[0].text.strip()[:40]!r})"
+            )
+        self.lines, self.rows = table[titles:], rows[titles:]
+
+    def dialect(self, whole: bool) -> Dialect:
+        names, first = None, 0
+        if self.options.header or (self.options.header is None and self._first_line_is_header()):
+            names, first = self.rows[0], 1
+        elif self.options.header is None:
+            names = self._names_in_comment()
+        rows = self.rows[first:]
+        if first < len(self.lines):
+            offset, before = self.lines[first].start, self.lines[first].number
+        else:  # nothing follows the header
+            offset, before = self.lines[0].end, self.lines[0].number + 1
+        return Dialect(
+            self.separator,
+            self.decimal,
+            None if names is None else self._one_a_cell(names, rows),
+            self.cells,
+            offset,
+            before,
+            [row for row in rows[:HEAD_ROWS] if len(row) == self.cells],
+            whole and len(rows) <= HEAD_ROWS,
+            self.said,
+        )
+
+    def _is_number(self, cell: str) -> bool:
+        return is_number(cell, self.decimal)
+
+    def _first_line_is_header(self) -> bool:
+        top = self.rows[0]
+        numbers = [cell for cell in top if self._is_number(cell)]
+        if not numbers:
+            return not all(is_gap(cell, self.options.gaps) for cell in top)
+        values = [as_number(cell, self.decimal) for cell in numbers]
+        counting = len(values) > 1 and _counts(values) and all(c.isdigit() for c in numbers)
+        years = values[0] >= 1800 and values[-1] <= 2200
+        positions = values[0] == 0 and len(values) > 2  # pandas numbers columns that have no names
+        words = self._words_over_numbers()
+        if counting and (years or positions or words) and not self._rows_count_too():
+            self.said.append(
+                f"{self.label}: the first line ({', '.join(top[:4])}{', …' * (len(top) > 4)}) was "
+                "taken for the names of the columns; --header no makes it a row of numbers"
+            )
+            return True
+        if words:
+            raise TableError(
+                f"{self.label}, row 0 (line {self.lines[0].number + 1}): {words[0]!r} stands among "
+                "numbers; --header yes says that this line names the columns, and "
+                f"--na '{words[0]}' that this is a gap"
+            )
+        return False
+
+    def _words_over_numbers(self) -> list[str]:
+        """Words of the first line that stand over columns of numbers."""
+        gaps = self.options.gaps
+        columns = zip(*(row for row in self.rows[1:] if len(row) == self.cells), strict=False)
+        kinds = [kind_of(column, self.decimal, gaps) for column in columns]
+        return [
+            cell
+            for cell, kind in zip(self.rows[0], kinds or ["empty"] * self.cells, strict=False)
+            if kind in ("numbers", "empty") and not self._is_number(cell) and not is_gap(cell, gaps)
+        ]
+
+    def _rows_count_too(self) -> bool:
+        """Whether the rows below go up by ones as well, so that the first line is one of them."""
+        at = [i for i, cell in enumerate(self.rows[0]) if self._is_number(cell)]
+        below = [row for row in self.rows[1:4] if len(row) > max(at)]
+        return bool(below) and all(
+            _counts([as_number(row[i], self.decimal) for i in at]) for row in below
+        )
+
+    def _names_in_comment(self) -> list[str] | None:
+        """Names in the comment right above the table, as NumPy writes them; "#" can be one."""
+        text = self.comments.get(self.lines[0].start, "").lstrip()
+        if split_cells(text, self.separator)[:1] != ["#"] or self.separator == " ":
+            text = text.removeprefix("#")
+        names = split_cells(text, self.separator)
+        fit = len(names) == self.cells and not any(map(self._is_number, names))
+        return names if fit else None
+
+    def _one_a_cell(self, names: list[str], rows: list[list[str]]) -> list[str]:
+        """One name a cell: lines may end with a separator, or begin with the name of the row."""
+        if len(names) == self.cells - 1:
+            trailing = not any(row[-1] for row in rows if len(row) == self.cells)
+            return [*names, ""] if trailing else ["", *names]
+        if len(names) == self.cells + 1 and not names[-1]:
+            return names[:-1]
+        if len(names) != self.cells:
+            raise TableError(
+                f"{self.label}: there are {len(names)} names in the first line, but {self.cells} "
+                "cells in the lines below"
+            )
+        return names
+
+
+def _counts(values: Sequence[float]) -> bool:
+    return all(b - a == 1 for a, b in pairwise(values))

@@ -1,0 +1,38 @@
+"""How a file is to be read, where its reader should not find out by itself."""
+
+from __future__ import annotations
+
+import codecs
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """What a user has said about the form of a table; None is for the reader to find out.
+
+    ``gaps`` are words that stand for a missing number besides the usual ones. ``header`` tells
+    whether the first line names the columns. ``sheet`` is the name of a sheet in a workbook.
+    """
+
+    separator: str | None = None
+    decimal: str | None = None
+    encoding: str | None = None
+    gaps: tuple[str, ...] = ()
+    header: bool | None = None
+    sheet: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.separator is not None and (len(self.separator) != 1 or self.separator in '"\n\r'):
+            raise ValueError(f"a separator is one character, got {self.separator!r}")
+        if self.decimal not in (None, ".", ","):
+            raise ValueError(f"the decimal mark is '.' or ',', got {self.decimal!r}")
+        if self.decimal is not None and self.decimal == self.separator:
+            raise ValueError(f"{self.decimal!r} cannot be both separator and decimal mark")
+        if self.encoding is not None:
+            try:
+                "".encode(codecs.lookup(self.encoding).name)
+            except (LookupError, ValueError) as error:
+                raise ValueError(f"there is no encoding {self.encoding!r} of text") from error
+
+
+FIND_OUT = ReadOptions()

@@ -1,0 +1,199 @@
+"""Tables in text, packed and encoded in any way; pyarrow reads the numbers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from momentmix.files.arrow_table import columns_as_rows, import_pyarrow
+from momentmix.files.cells import Kind, as_number, gap_forms, is_gap, is_number, kind_of
+from momentmix.files.dialect import find_dialect, split_cells
+from momentmix.files.streams import TextStream, encoding_of, packing
+from momentmix.files.table import NOT_A_NUMBER, Piece, Place, Table, TableError
+
+_BLOCK, _LONGEST_LINE = 8 << 20, 64 << 20
+_HEAD_BYTES = 1 << 20
+#: Beginnings of files that are no text.
+_NO_TEXT = {
+    b"\xd0\xcf\x11\xe0": "an old Excel workbook (.xls); save it as .xlsx or .csv",
+    b"%PDF": "a PDF document",
+    b"SQLite": "a database",
+    b"\x89HDF": "an HDF5 file; save the table as .parquet or .csv",
+    b"\x28\xb5\x2f\xfd": "packed by zstd; unpack it first",
+    b"RDX": "an R workspace; save the table with write.csv",
+    b"\x89PNG": "a picture",
+}
+
+
+class TextTable(Table):
+    """Text. Its encoding, separator, decimal mark and header are found by looking at it."""
+
+    def _names(self) -> list[str] | None:
+        import_pyarrow(self.path, self.label)
+        self._encoding, self._old_mac = "utf-8", False  # as bytes, for now
+        with self._text() as stream:
+            first = stream.read(_HEAD_BYTES)
+        _refuse_what_is_no_text(first, self.label)
+        self._encoding = self.options.encoding or encoding_of(first)
+        head, whole = self._first_lines()
+        if b"\r" in head and b"\n" not in head:
+            self._old_mac = True
+            head, whole = self._first_lines()
+        if b"\x00" in head:
+            raise TableError(f"{self.label}: this is neither text nor a table of a known kind")
+        self._dialect = find_dialect(head, whole, self.label, self.options)
+        self.said += self._dialect.said
+        self._start = Place(0, self._dialect.offset, self._dialect.lines)
+        return self._dialect.names
+
+    def _first_lines(self) -> tuple[bytes, bool]:
+        """Text that begins the file, of two lines at least, and whether it is all of it."""
+        head = b""
+        with self._text() as stream:
+            while read := stream.read(_HEAD_BYTES):
+                head += read
+                lines = head.count(b"\n") + head.count(b"\r")
+                if len(head) > _LONGEST_LINE and lines == 0:
+                    raise self._too_long(0)
+                if len(head) >= _HEAD_BYTES and lines > 1:
+                    return head, False
+        return head, True
+
+    def _text(self, skip: int = 0) -> TextStream:
+        file = open(self.path, "rb")  # noqa: SIM115  (which the stream closes)
+        return TextStream(file, self.label, self.size, self._encoding, self._old_mac, skip)
+
+    def _width(self) -> int:
+        return self._dialect.cells
+
+    @property
+    def head_is_all(self) -> bool:
+        return self._dialect.whole
+
+    def _head_columns(self) -> list[tuple[Kind, np.ndarray]]:
+        decimal, gaps = self._dialect.decimal, self.options.gaps
+        if not self._dialect.rows:
+            return [("numbers", np.empty(0))] * self._dialect.cells
+        columns = zip(*self._dialect.rows, strict=True)
+        found: list[tuple[Kind, np.ndarray]] = []
+        for cells in columns:
+            kind = kind_of(cells, decimal, gaps)
+            numbers = [as_number(cell, decimal) for cell in cells] if kind == "numbers" else []
+            found.append((kind, np.array(numbers)))
+        return found
+
+    def _too_long(self, lines: int) -> TableError:
+        return TableError(f"{self.label}, line {lines + 1}: longer than 64 MiB")
+
+    def row_name(self, piece: Piece, row: int) -> str:
+        return f"row {piece.first.rows + row} (about line {piece.first.lines + row + 1})"
+
+    def _pieces(self, start: Place) -> Iterator[Piece]:
+        place = max(start, self._start, key=lambda p: p.offset)
+        with self._text(place.offset) as stream:
+            rest = b""
+            while True:
+                read = stream.read(_BLOCK)
+                block = rest + read
+                if not block:
+                    return
+                cut = len(block) if not read else _end_of_last_line(block)
+                block, rest = block[:cut], block[cut:]
+                if not block:
+                    if len(rest) > _LONGEST_LINE:
+                        raise self._too_long(place.lines)
+                    continue
+                rows = self._parsed(block, place)
+                after = Place(
+                    place.rows + len(rows), place.offset + cut, place.lines + block.count(b"\n")
+                )
+                yield Piece(rows, place, after, stream.share if rest or read else 1.0)
+                place = after
+
+    def _parsed(self, block: bytes, place: Place) -> np.ndarray:
+        pa = import_pyarrow(self.path, self.label)
+        text = self._dialect.cleaned(block)
+        if not text.strip():
+            return np.empty((0, self.width))
+        try:
+            return self._numbers(text)
+        except pa.ArrowInvalid:
+            # Blanks around a gap, perhaps, which pyarrow does not see through.
+            try:
+                return self._numbers(self._without_blanks(text))
+            except pa.ArrowInvalid as error:
+                raise self._first_bad_line(block, place, error) from error
+
+    def _without_blanks(self, text: bytes) -> bytes:
+        """Lines whose cells neither begin nor end with blanks."""
+        mark = self._dialect.separator.encode()
+        blanks = rb"[ \t]*" if mark not in b"\t " else b" *"
+        text = re.sub(blanks + re.escape(mark) + blanks, lambda found: mark, text)
+        return re.sub(rb"(?m)^ +| +(?=\r?$)", b"", text)
+
+    def _numbers(self, text: bytes) -> np.ndarray:
+        pa = import_pyarrow(self.path, self.label)
+        from pyarrow import csv as arrow_csv
+
+        wanted = self.columns or self.known
+        table = arrow_csv.read_csv(
+            pa.BufferReader(text),
+            read_options=arrow_csv.ReadOptions(column_names=self.known, block_size=len(text) + 1),
+            parse_options=arrow_csv.ParseOptions(
+                delimiter=self._dialect.separator, newlines_in_values=True
+            ),
+            convert_options=arrow_csv.ConvertOptions(
+                include_columns=wanted,
+                column_types={name: pa.float64() for name in wanted},
+                null_values=gap_forms(self.options.gaps),
+                decimal_point=self._dialect.decimal,
+            ),
+        )
+        return columns_as_rows(table)
+
+    def _first_bad_line(self, block: bytes, place: Place, error: Exception) -> TableError:
+        """The error of pyarrow in terms of the file: which line, and which cell in it."""
+        known, row = self.known, place.rows
+        wanted = [known.index(name) for name in self.columns or known]
+        for i, line in enumerate(block.split(b"\n")):
+            text = self._dialect.cleaned(line).decode("utf-8", errors="replace").rstrip("\r")
+            if not text.strip():
+                continue
+            where = f"{self.label}, row {row} (line {place.lines + i + 1})"
+            cells = split_cells(text, self._dialect.separator)
+            if len(cells) != len(known):
+                return TableError(f"{where}: {len(cells)} cells where {len(known)} belong")
+            for at in wanted:
+                cell = cells[at]
+                if not is_number(cell, self._dialect.decimal) and not self._is_gap(cell):
+                    return TableError(f"{where}, column {known[at]}: {self._no_number(cell)}")
+            row += 1
+        return TableError(f"{self.label}, rows {place.rows} to {row}: {error}")
+
+    def _is_gap(self, cell: str) -> bool:
+        return is_gap(cell, self.options.gaps)
+
+    def _no_number(self, cell: str) -> str:
+        return f"{cell!r} {NOT_A_NUMBER}"
+
+
+def _refuse_what_is_no_text(head: bytes, label: str) -> None:
+    if not head:
+        raise TableError(f"{label}: the file is empty")
+    what = next((what for mark, what in _NO_TEXT.items() if head.startswith(mark)), None)
+    if what is None and packing(head) is not None:
+        what = "packed twice; unpack it first"
+    if what is None and head.startswith((b"PAR1", b"ARROW1", b"\x93NUMPY")):
+        what = "a binary table inside of a packed file; unpack it first"
+    if what is not None:
+        raise TableError(f"{label}: this is {what}")
+
+
+def _end_of_last_line(block: bytes) -> int:
+    """After the last line end that is not inside quotes; 0 if there is none."""
+    cut = block.rfind(b"\n") + 1
+    while cut and block.count(b'"', 0, cut) % 2:
+        cut = block.rfind(b"\n", 0, cut - 1) + 1
+    return cut

@@ -1,0 +1,283 @@
+"""Files as people have them: each is read as they would expect, or refused in one clear line.
+
+Every file is a table of two numbers, width and height, of twelve rows, in some form or other.
+"""
+
+import bz2
+import gzip
+import io
+import json
+import lzma
+import zipfile
+
+import numpy as np
+import openpyxl
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from momentmix.cli import app
+
+X = np.round(np.random.default_rng(0).normal([5, 200], [1, 30], size=(12, 2)), 3)
+NAMES = ["width", "height"]
+FRAME = pd.DataFrame(X, columns=NAMES)
+WORDS = ["red", "green", "blue"] * 4
+DATES = [f"2024-03-{day:02d}" for day in range(1, 13)]
+
+
+def text(frame=FRAME, index=False, **options):
+    return frame.to_csv(index=index, **options).encode()
+
+
+def framed(**more):
+    """The table with more columns before the two."""
+    return pd.concat([pd.DataFrame(more), FRAME], axis=1)
+
+
+def zipped(members):
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    return file.getvalue()
+
+
+def workbook(*sheets):
+    book, file = openpyxl.Workbook(), io.BytesIO()
+    book.remove(book.active)
+    for name, rows in sheets:
+        sheet = book.create_sheet(name)
+        for row in rows:
+            sheet.append(row)
+    book.save(file)
+    return file.getvalue()
+
+
+def saved(method, **options):
+    file = io.BytesIO()
+    getattr(FRAME, method)(file, **options)
+    return file.getvalue()
+
+
+def savetxt():
+    file = io.BytesIO()
+    np.savetxt(file, X, header=" ".join(NAMES))
+    return file.getvalue()
+
+
+def array(X):
+    file = io.BytesIO()
+    np.save(file, X)
+    return file.getvalue()
+
+
+LINES = [",".join(map(str, row)) for row in X]
+COMMENTED = "\n".join(["# measured in spring", "width,height", *LINES[:6], "# tea", *LINES[6:]])
+ROWS = [tuple(map(float, row)) for row in X]
+
+#: Name of the file, its bytes, what the command says about it, options.
+GOOD = [
+    ("commas.csv", text(), "", ()),
+    ("semicolons.csv", text(sep=";"), "", ()),
+    ("decimal_commas.csv", text(sep=";", decimal=","), "", ()),
+    ("tabs_and_decimal_commas.csv", text(sep="\t", decimal=","), "", ()),
+    ("tabs.tsv", text(sep="\t"), "", ()),
+    ("bars.txt", text(sep="|"), "", ()),
+    ("blanks.dat", FRAME.to_string(index=False).encode(), "", ()),
+    ("iris.data", text(), "", ()),
+    ("no_ending", text(), "", ()),
+    ("blanks_after_commas.csv", text().replace(b",", b", "), "", ()),
+    ("quotes.csv", text(quoting=1), "", ()),
+    ("windows.csv", text(lineterminator="\r\n"), "", ()),
+    ("old_mac.csv", text(lineterminator="\r"), "", ()),
+    ("no_last_line_end.csv", text().rstrip(b"\n"), "", ()),
+    ("empty_lines.csv", text().replace(b"\n", b"\n\n") + b"\n\n", "", ()),
+    ("bom.csv", b"\xef\xbb\xbf" + text(), "", ()),
+    ("utf16.csv", text().decode().encode("utf-16"), "", ()),
+    ("utf16_without_mark.csv", text().decode().encode("utf-16-le"), "", ()),
+    ("latin1.csv", text(framed(café=WORDS)).decode().encode("latin-1"), "left out café", ()),
+    ("utf32.csv", text().decode().encode("utf-32"), "", ("--encoding", "utf-32")),
+    ("comments.csv", COMMENTED.encode(), "", ()),
+    ("savetxt.txt", savetxt(), "", ()),
+    ("title.csv", b"Measured in spring\n\n" + text(framed(colour=WORDS)), "were skipped", ()),
+    ("packed.csv.gz", gzip.compress(text()), "", ()),
+    ("packed.csv.bz2", bz2.compress(text()), "", ()),
+    ("packed.csv.xz", lzma.compress(text()), "", ()),
+    ("packed.zip", zipped({"t.csv": text(), "__MACOSX/t.csv": b"\x00\x05"}), "", ()),
+    ("packed_utf16.csv.gz", gzip.compress(text(sep=";").decode().encode("utf-16")), "", ()),
+    ("misnamed.csv", gzip.compress(text()), "", ()),
+    ("book.xlsx", workbook(("Sheet1", [NAMES, *ROWS])), "", ()),
+    ("misnamed_book.csv", workbook(("Sheet1", [NAMES, *ROWS])), "", ()),
+    ("books.xlsx", workbook(("empty", []), ("data", [NAMES, *ROWS])), "the sheet data of 2", ()),
+    ("chosen.xlsx", workbook(("a", [["x"], [1]]), ("b", [NAMES, *ROWS])), "", ("--sheet", "b")),
+    ("table.parquet", saved("to_parquet"), "", ()),
+    ("table.feather", saved("to_feather"), "", ()),
+    ("misnamed_parquet.csv", saved("to_parquet"), "", ()),
+    ("words.csv", text(framed(colour=WORDS)), "left out colour (words)", ()),
+    ("dates.csv", text(framed(day=DATES)), "left out day (dates)", ()),
+    ("year.csv", text(framed(year=[2007, 2008, 2009] * 4)), "left out year (years)", ()),
+    ("truths.csv", text(framed(ok=[True, False] * 6)), "left out ok (true or false)", ()),
+    ("pandas_index.csv", text(index=True), "left out unnamed_0 (no name)", ()),
+    ("r_write_table.txt", text(index=True, sep=" ").replace(b" width", b"width", 1), "no name", ()),
+    ("rownames.csv", text(framed(rownames=range(1, 13))), "rownames (running numbers)", ()),
+    ("id.csv", text(framed(customerId=np.arange(12) ** 2 + 7)), "customerId (identifiers)", ()),
+    ("constant.csv", text(framed(batch=[7.5] * 12)), "left out batch (constant)", ()),
+    ("trailing_comma.csv", text().replace(b"\n", b",\n"), "left out unnamed_2 (empty)", ()),
+    ("trailing_below.csv", text().replace(b"\n", b",\n").replace(b"ht,", b"ht"), "(empty)", ()),
+    ("empty_column.csv", text(framed(notes=[np.nan] * 12)), "left out notes (empty)", ()),
+    ("bare.csv", text(header=False), "", ()),
+    ("same_names.csv", text().replace(b"width,height", b"width,width"), "", ()),
+    ("years.csv", text().replace(b"width,height", b"2018,2019"), "--header no makes it a row", ()),
+    ("header_said.csv", text().replace(b"width,height", b"7,9"), "", ("--header", "yes")),
+    ("excluded.csv", text(framed(weight=np.arange(12) % 5)), "", ("--exclude", "wei*")),
+    ("globs.csv", text(framed(weight=np.arange(12) % 5)), "", ("--columns", "*h,height")),
+    ("positions.csv", text(framed(weight=np.arange(12) % 5)), "", ("--columns", "1,2")),
+    ("colons.csv", text(sep=":"), "", ("--sep", ":")),
+    ("plain.npy", array(X), "", ()),
+]  # fmt: skip
+RENAMED = {"bare.csv": None, "plain.npy": None, "same_names.csv": ["width", "width.1"],
+           "years.csv": ["2018", "2019"], "header_said.csv": ["7", "9"]}  # fmt: skip
+
+
+@pytest.fixture
+def fit(tmp_path, monkeypatch):
+    """The command on a file; its status, standard output and standard error."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(name, data, *options):
+        (tmp_path / name).write_bytes(data)
+        done = CliRunner().invoke(app, ["fit", name, "-k", "1", "--json", *options])
+        return done.exit_code, done.stdout, done.stderr
+
+    return run
+
+
+def facts_of(answer):
+    code, out, err = answer
+    assert code == 0, err
+    facts = json.loads(out)
+    return facts["mixture"]["feature_names"], np.array(facts["mixture"]["means"][0]), facts["rows"]
+
+
+@pytest.mark.parametrize(("name", "data", "said", "options"), GOOD, ids=[row[0] for row in GOOD])
+def test_read_as_expected(name, data, said, options, fit):
+    answer = fit(name, data, *options)
+    names, mean, rows = facts_of(answer)
+    assert names == (RENAMED.get(name, NAMES) or ["x0", "x1"])
+    np.testing.assert_allclose(mean, X.mean(axis=0), rtol=1e-12)
+    assert rows == 12
+    notes = [line for line in answer[2].splitlines() if "Component 0" not in line]
+    assert bool(notes) == bool(said), notes
+    assert said in answer[2]
+
+
+GAPS = ["", "NA", "N/A", "NaN", "null", "None", "?", "-", ".", " NA", "  n/a "]
+
+
+@pytest.mark.parametrize("gap", GAPS)
+def test_gaps(gap, fit):
+    """Rows with gaps are left out, with a count."""
+    lines = ["width,height", *LINES]
+    lines[3], lines[9] = f"{gap},{X[2, 1]}", f"{X[8, 0]},{gap}"
+    answer = fit("gaps.csv", "\n".join(lines).encode())
+    names, mean, rows = facts_of(answer)
+    assert "Note: 2 of 12 rows have gaps and were left out." in answer[2]
+    assert (names, rows) == (NAMES, 10)
+    np.testing.assert_allclose(mean, np.delete(X, [2, 8], axis=0).mean(axis=0), rtol=1e-12)
+    code, _, err = fit("gaps.csv", "\n".join(lines).encode(), "--missing", "error")
+    assert code == 1
+    assert "gaps.csv, row 2 (about line 4), column width: no value (use --missing drop" in err
+
+
+def test_gaps_that_the_user_names(fit):
+    lines = ["width,height", *LINES]
+    lines[3], lines[9] = f"unknown,{X[2, 1]}", f"{X[8, 0]},-999.0"
+    answer = fit("na.csv", "\n".join(lines).encode(), "--na", "unknown,-999")
+    assert facts_of(answer)[2] == 10
+    code, _, err = fit("na.csv", "\n".join(lines).encode())
+    assert code == 1
+    assert "na.csv, row 2 (line 4), column width: 'unknown' is not a number" in err
+
+
+def test_columns_that_were_left_out_can_be_kept(fit):
+    data = text(framed(id=range(1, 13), batch=[7.5] * 12))
+    assert facts_of(fit("kept.csv", data))[0] == NAMES
+    assert facts_of(fit("kept.csv", data, "--all-columns"))[0] == ["id", "batch", *NAMES]
+    assert facts_of(fit("kept.csv", data, "--columns", "id,width"))[0] == ["id", "width"]
+
+
+def test_a_table_of_nothing_else_keeps_them(fit):
+    data = pd.DataFrame({"id": range(1, 13), "n": range(7, 19)}).to_csv(index=False).encode()
+    assert facts_of(fit("ids.csv", data))[0] == ["id", "n"]
+
+
+def test_one_column_with_decimal_commas(fit):
+    names, mean, _ = facts_of(fit("one.csv", b"width\n1,5\n2,5\n"))
+    assert (names, list(mean)) == (["width"], [2.0])
+
+
+def test_a_first_row_that_looks_like_years(fit):
+    """Rows of years below it count up as well: no header."""
+    data = "".join(f"{year},{year + 1}\n" for year in (1990, 2003, 1950, 2014)).encode()
+    names, mean, rows = facts_of(fit("spans.csv", data))
+    assert (names, rows, mean[0]) == (["x0", "x1"], 4, (1990 + 2003 + 1950 + 2014) / 4)
+    assert facts_of(fit("y.csv", text().replace(b"width,height", b"2018,2019"),
+                        "--header", "no"))[2] == 13  # fmt: skip
+
+
+BAD = [
+    ("empty.csv", b"", "the file is empty", ()),
+    ("blank.csv", b"\n\n  \n", "the file is empty", ()),
+    ("only_comments.csv", b"# a\n# b\n", "the file holds only comments", ()),
+    ("only_names.csv", b"width,height\n", "no rows", ()),
+    ("only_words.csv", b"a,b\nx,y\nz,u\n", "no column of numbers is left; it has a (words)", ()),
+    ("ragged.csv", b"a,b\n1,2\n3\n5,6\n", "row 1 (line 3): 1 cells where 2 belong", ()),
+    ("odd_word.csv", text().replace(str(X[3, 0]).encode(), b"oops"),
+     "row 3 (line 5), column width: 'oops' is not a number", ()),
+    ("old.xls", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" * 9, "an old Excel workbook (.xls); save", ()),
+    ("paper.pdf", b"%PDF-1.7 ...", "this is a PDF document", ()),
+    ("noise.bin", bytes(range(256)) * 9, "neither text nor a table of a known kind", ()),
+    ("two.zip", zipped({"a.csv": text(), "b.csv": text()}), "holds 2 files (a.csv, b.csv)", ()),
+    ("none.zip", zipped({}), "this zip file holds no file", ()),
+    ("cut.csv.gz", gzip.compress(text())[:-20], "cut.csv.gz: the file is damaged", ()),
+    ("twice.csv.gz", gzip.compress(gzip.compress(text())), "packed twice; unpack it first", ()),
+    ("binary.parquet.gz", gzip.compress(saved("to_parquet")), "binary table inside of a", ()),
+    ("damaged.xlsx", workbook(("a", [NAMES]))[:-300], "damaged.xlsx: this zip file is damaged", ()),
+    ("sheets.xlsx", workbook(("a", [NAMES, *ROWS])), "no sheet 'b'; it has a", ("--sheet", "b")),
+    ("blank.xlsx", workbook(("a", [])), "the workbook is empty", ()),
+    ("damaged.parquet", saved("to_parquet")[:300], "damaged.parquet cannot be read", ()),
+    ("latin1.csv", text(framed(café=WORDS)).decode().encode("latin-1"),
+     "this is not text in ascii", ("--encoding", "ascii")),
+    ("x.csv", text(), "there is no encoding 'klingon' of text", ("--encoding", "klingon")),
+    ("x.csv", text(), "a separator is one character, got 'ab'", ("--sep", "ab")),
+    ("x.csv", text(), "the decimal mark is '.' or ',', got '!'", ("--decimal", "!")),
+    ("x.csv", text(), "--header is yes or no, got 'maybe'", ("--header", "maybe")),
+    ("x.csv", text(), "--missing is drop or error, got 'guess'", ("--missing", "guess")),
+    ("x.csv", text(), "no column depth for --columns; it has width", ("--columns", "depth")),
+    ("x.csv", text(), "no column d* for --exclude", ("--exclude", "d*")),
+    ("x.csv", text(), "no column 2 for --columns", ("--columns", "2")),
+    ("x.csv", text(), "no column of numbers is left; it has width (excluded)", ("--exclude", "*")),
+    ("no_rows_left.csv", b"a,b\n1,\n,2\n3,\n", "every row has a gap, 2 of 3 in column b;", ()),
+    ("x.csv", text(), "--covariance must be one of", ("--covariance", "round")),
+    ("x.csv", text(), "--order must be a whole number", ("--order", "-3")),
+    ("x.csv", text(), "--prior must be", ("--prior", "-1")),
+    ("x.csv", text(), "-k 40 asks for more components than x.csv has rows (12)", ("-k", "40")),
+    ("x.csv", text(), "-k must be a whole number of at least 1, got 0", ("-k", "0")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "data", "message", "options"), BAD,
+                         ids=[f"{row[0]} {' '.join(row[3])}".strip() for row in BAD])  # fmt: skip
+def test_refused_in_one_line(name, data, message, options, fit):
+    code, out, err = fit(name, data, *options)
+    assert code == 1, (out, err)
+    assert message in err
+    assert len(err.splitlines()) == 1, err
+    assert err.startswith("momentmix: ")
+    assert out == ""
+
+
+def test_folders_and_pipes_are_refused(fit, tmp_path):
+    (tmp_path / "tables").mkdir()
+    done = CliRunner().invoke(app, ["fit", "tables", "-k", "1"])
+    assert "tables is a folder; name the tables in it, such as tables/*.csv" in done.stderr
