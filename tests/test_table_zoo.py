@@ -5,10 +5,15 @@ Every file is a table of two numbers, width and height, of twelve rows, in some 
 
 import bz2
 import gzip
+import inspect
 import io
 import json
 import lzma
+import os
+import subprocess
+import sys
 import zipfile
+from importlib import import_module
 
 import numpy as np
 import openpyxl
@@ -16,7 +21,10 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from momentmix.cli import app
+import momentmix
+from momentmix import MomentTensors
+from momentmix.cli import COMMANDS, app
+from momentmix.files.tables import open_table
 
 X = np.round(np.random.default_rng(0).normal([5, 200], [1, 30], size=(12, 2)), 3)
 NAMES = ["width", "height"]
@@ -281,3 +289,84 @@ def test_folders_and_pipes_are_refused(fit, tmp_path):
     (tmp_path / "tables").mkdir()
     done = CliRunner().invoke(app, ["fit", "tables", "-k", "1"])
     assert "tables is a folder; name the tables in it, such as tables/*.csv" in done.stderr
+
+
+def test_rows_with_gaps_get_no_component(fit, tmp_path):
+    """Labels stay in line with the rows, in every format."""
+    run = CliRunner()
+    (tmp_path / "t.csv").write_bytes(text())
+    assert run.invoke(app, ["fit", "t.csv", "-k", "1", "-o", "m.json"]).exit_code == 0
+    lines = ["height;width", *(f"{y};{x}" for x, y in X[:3])]
+    lines[2] = "?;4.5"
+    (tmp_path / "new.txt").write_text("\n".join(lines))
+    done = run.invoke(app, ["predict", "m.json", "new.txt"])
+    assert done.stdout == "component,probability\n0,1.0\n,\n0,1.0\n"
+    assert done.stderr == "Note: 1 of 3 rows have gaps and get no component.\n"
+    for name in ("l.npy", "l.parquet", "l.arrow", "l.csv"):
+        run.invoke(app, ["predict", "m.json", "new.txt", "-o", name])
+    np.testing.assert_array_equal(np.load("l.npy"), [[0, 1], [np.nan, np.nan], [0, 1]])
+    assert pd.read_parquet("l.parquet")["component"].isna().tolist() == [False, True, False]
+    assert pd.read_feather("l.arrow").isna().sum().tolist() == [1, 1]
+    done = run.invoke(app, ["predict", "m.json", "new.txt", "--json"])
+    assert json.loads(done.stdout)["component"] == [0, None, 0]
+    done = run.invoke(app, ["score", "m.json", "new.txt", "--json"])
+    assert json.loads(done.stdout)["rows"] == 2
+
+
+def test_moments_of_several_files_with_gaps(fit, tmp_path):
+    """The same choices as for a fit: by name, whatever the order, without rows that have gaps."""
+    half = FRAME.copy()
+    half.loc[7, "width"] = np.nan
+    half.insert(0, "id", range(1, 13))
+    half[:6].to_csv("a.csv.gz", index=False)
+    half[6:][["height", "id", "width"]].to_csv("b.csv", index=False, sep=";", encoding="utf-16")
+    files = ["a.csv.gz", "b.csv"]
+    done = CliRunner().invoke(app, ["moments", *files, "-o", "m.npz", "--order", "2"])
+    assert "1 of 12 rows have gaps and were left out" in done.stderr
+    assert done.stdout == "m.npz: 11 rows, 3 columns, orders up to 2\n"  # six numbers are no count
+    done = CliRunner().invoke(app, ["moments", *files, "-o", "m.npz", "--exclude", "id"])
+    found = MomentTensors.load("m.npz")
+    assert found.feature_names == ("width", "height")
+    np.testing.assert_allclose(found.tensor(1), np.delete(X, 7, axis=0).mean(axis=0))
+
+
+@pytest.mark.parametrize("name", ["packed.csv.gz", "old_mac.csv", "utf16.csv", "bars.txt"])
+def test_a_pass_over_such_files_goes_on_where_it_was(name, tmp_path, monkeypatch):
+    from momentmix.files import text_table
+
+    monkeypatch.setattr(text_table, "_BLOCK", 40)
+    path = tmp_path / name
+    path.write_bytes(next(data for known, data, *_ in GOOD if known == name))
+    pieces = list(open_table(path).pieces())
+    assert len(pieces) > 3
+    for piece in pieces:
+        rest = [X[:0], *(later.rows for later in open_table(path).pieces(piece.next))]
+        np.testing.assert_array_equal(np.concatenate(rest), X[piece.next.rows :])
+
+
+def test_columns_that_look_like_labels_are_told(fit):
+    frame = pd.DataFrame({"group": np.arange(60) % 3, "x": np.linspace(0, 1, 60) ** 2})
+    _, _, err = fit("labels.csv", frame.to_csv(index=False).encode())
+    assert "Note: few different values: group (3)." in err
+    assert "--exclude group" in err
+    assert "few different" not in fit("x.csv", frame[["x"]].to_csv(index=False).encode())[2]
+
+
+def test_help_version_and_completion():
+    run, environment = CliRunner(), {"COMP_WORDS": "momentmix fit --comp", "COMP_CWORD": "2"}
+    assert run.invoke(app, ["-h"]).stdout == run.invoke(app, ["--help"]).stdout
+    assert "--columns" in run.invoke(app, ["fit", "-h"]).stdout
+    assert "complete -o default" in run.invoke(app, ["--show-completion", "bash"]).stdout
+    command = [sys.executable, "-m", "momentmix", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == f"momentmix {momentmix.__version__}\n"
+    asked = os.environ | environment | {"_MOMENTMIX_COMPLETE": "complete_bash"}
+    asked["PATH"] = os.path.dirname(sys.executable) + os.pathsep + asked["PATH"]
+    done = subprocess.run(["momentmix"], capture_output=True, text=True, env=asked)
+    assert done.stdout.split() == ["--components", "--compare-em"]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_list_of_commands_says_what_they_say_of_themselves(name):
+    module = import_module(f"momentmix.cli.{COMMANDS[name][0]}")
+    assert inspect.getdoc(getattr(module, name)).splitlines()[0] == COMMANDS[name][1]

@@ -45,7 +45,7 @@ def moments(
         check_output(output, (".npz",))
         options, gaps = tables(), _checked_gaps(missing)
         with open_files(files, options) as opened, reading_bar() as bar:
-            left_out = choose_from(opened, options.wanted).left_out
+            tell_left_out(choose_from(opened, options.wanted).left_out)
             run = Pass(opened, order, output, missing=gaps)
             if run.resumed:
                 say(f"going on from {run.checkpoint} after {run.moments.count:,} rows", err)
@@ -54,7 +54,6 @@ def moments(
             found = run.run(
                 lambda rows, share: bar.update(task, completed=int(share * total), rows=rows)
             )
-        tell_left_out(left_out)
         dropped = run.counted.dropped
         if dropped:
             note(f"{dropped:,} of {found.count + dropped:,} rows have gaps and were left out.")

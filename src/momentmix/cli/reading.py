@@ -30,6 +30,8 @@ ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file (
 Missing = Annotated[
     str, typer.Option(help="Rows with gaps: drop leaves them out, error refuses them.")
 ]
+#: So many different whole numbers may be labels.
+FEW_VALUES = 5
 #: What becomes of rows with gaps: they are left out, refused, or kept as they are.
 Gaps: TypeAlias = Literal["drop", "error", "keep"]
 
@@ -145,6 +147,8 @@ def read_rows(
     if free and len(found.X) > 1:
         found = _without(found, "constant", np.ptp(found.X, axis=0) == 0, known)
     tell_left_out(found.left_out)
+    if free:
+        _tell_few_values(found)
     return found
 
 
@@ -175,6 +179,25 @@ def _without(rows: Rows, reason: str, which: np.ndarray, known: Sequence[str]) -
         names=[name for name, out in zip(names, which, strict=True) if not out],
         left_out=[*rows.left_out, *left_out],
     )
+
+
+def _tell_few_values(rows: Rows) -> None:
+    """One line about columns that look like labels, whose values a mixture would follow."""
+    if len(rows.X) < 10 * FEW_VALUES:
+        return
+    names = rows.names or [str(i) for i in range(rows.X.shape[1])]
+    counts = {
+        name: len(np.unique(column))
+        for name, column in zip(names, rows.X[:10_000].T, strict=True)
+        if np.all(column == np.floor(column))
+    }
+    few = {name: count for name, count in counts.items() if count <= FEW_VALUES}
+    if few and len(few) < len(names):
+        shown = ", ".join(f"{name} ({count})" for name, count in [*few.items()][:6])
+        note(
+            f"few different values: {shown}. If these are labels, components will follow them; "
+            f"--exclude {','.join([*few][:6])} leaves them out."
+        )
 
 
 def _without_gaps(rows: Rows, gaps: Gaps) -> Rows:

@@ -75,17 +75,18 @@ def predict(
         with working("predicting"):
             R = np.full((len(whole), mixture.n_components), np.nan)
             R[whole] = posterior(mixture, rows.X[whole]) if whole.any() else 0.0
-        labels = np.ma.masked_array(np.zeros(len(whole), dtype=int), ~whole)
+        labels = np.zeros(len(whole), dtype=int)
         labels[whole] = R[whole].argmax(axis=1)
-        found = {"component": labels, "probability": R.max(axis=1)}
+        values = {"component": labels, "probability": R.max(axis=1)}
         if proba:
-            found |= {f"p{j}": column for j, column in enumerate(R.T)}
+            values |= {f"p{j}": column for j, column in enumerate(R.T)}
+        found = {name: np.ma.masked_array(column, ~whole) for name, column in values.items()}
         if as_json:
             show_json({name: column.tolist() for name, column in found.items()})
         else:
             write_table(output, found)
         if output is not None:
-            counts = np.bincount(labels.compressed(), minlength=R.shape[1])
+            counts = np.bincount(labels[whole], minlength=R.shape[1])
             aside(f"{output}: {len(labels):,} rows; by component: {', '.join(map(str, counts))}")
 
 

@@ -32,7 +32,10 @@ def check_output(path: Path | None, endings: Sequence[str] = ENDINGS) -> None:
 
 
 def write_table(path: Path | None, columns: Mapping[str, np.ndarray]) -> None:
-    """Columns of numbers under their names; to standard output without a path."""
+    """Columns of numbers under their names; to standard output without a path.
+
+    What is masked in a column stays empty, or is NaN in an array.
+    """
     if path is None:
         with naming(STANDARD_OUTPUT):
             _write_csv(sys.stdout.buffer, map(in_csv, columns), [*columns.values()])
@@ -43,15 +46,14 @@ def write_table(path: Path | None, columns: Mapping[str, np.ndarray]) -> None:
         if ending == ".csv":
             _write_csv(file, columns, [*columns.values()])
         elif ending == ".npy":
-            values = [np.ma.filled(column.astype(float), np.nan) for column in columns.values()]
-            np.save(file, np.column_stack(values), allow_pickle=False)
+            np.save(file, np.column_stack([*map(_with_nan, columns.values())]), allow_pickle=False)
         else:
             import pyarrow as pa
             from pyarrow import parquet
 
             arrays = [
-                pa.array(c.data, mask=np.ma.getmaskarray(c)) if np.ma.isMA(c) else c
-                for c in columns.values()
+                pa.array(np.ma.getdata(column), mask=np.ma.getmaskarray(column))
+                for column in columns.values()
             ]
             table = pa.table(arrays, names=[*columns])
             if ending == ".parquet":
@@ -59,6 +61,12 @@ def write_table(path: Path | None, columns: Mapping[str, np.ndarray]) -> None:
             else:
                 with pa.ipc.new_file(file, table.schema) as writer:
                     writer.write_table(table)
+
+
+def _with_nan(column: np.ndarray) -> np.ndarray:
+    if not np.ma.getmaskarray(column).any():
+        return np.ma.getdata(column)
+    return np.where(np.ma.getmaskarray(column), np.nan, np.ma.getdata(column))
 
 
 def _write_csv(file: BinaryIO, names: Iterable[str], columns: Sequence[np.ndarray]) -> None:

@@ -134,7 +134,7 @@ class TextStream:
     def read(self, count: int) -> bytes:
         """About ``count`` bytes; none at the end."""
         if self._ahead:
-            ahead, self._ahead = self._ahead, b""
+            ahead, self._ahead = self._ahead[:count], self._ahead[count:]
             return ahead
         while True:
             data = self._packed(count)
