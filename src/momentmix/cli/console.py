@@ -56,6 +56,8 @@ _OPTIONS = {
     "n_components": "-k",
     "covariance_type": "--covariance",
     "random_state": "--seed",
+    "max_iter": "--max-iter",
+    "tol": "--tol",
     "prior": "--prior",
     "order": "--order",
 }
@@ -65,7 +67,7 @@ def by_option(message: str) -> str:
     """A message of the library in which a parameter is called by its option."""
     for name, option in _OPTIONS.items():
         # Without an underscore it may be just a word.
-        after = "" if "_" in name else "(?= must|=|$)"
+        after = "" if "_" in name else "(?= must| \\(now|=|$)"
         message = re.sub(rf"\b{name}\b{after}", option, message)
         message = re.sub(rf"{option}=(\S)", rf"{option} \1", message)
     return message
@@ -77,7 +79,7 @@ def in_terms_of_options() -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        raise type(error)(by_option(str(error))) from error
+        raise ValueError(by_option(str(error))) from error
 
 
 @contextmanager

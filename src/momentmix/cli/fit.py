@@ -45,6 +45,8 @@ class Settings(TypedDict):
     covariance_type: CovarianceName
     order: int | Literal["auto"]
     random_state: int
+    max_iter: int
+    tol: float
     prior: float | Literal["auto", "cv"] | None
 
 
@@ -81,6 +83,10 @@ def fit(
     compare_em: Annotated[
         bool, typer.Option("--compare-em", help="Fit scikit-learn's EM too, from ten starts.")
     ] = False,
+    max_iter: Annotated[int, typer.Option(help="The most iterations that a solver may take.")] = 200,
+    tol: Annotated[
+        float, typer.Option(help="Stop when the mean log-likelihood gains less than this.")
+    ] = 1e-6,
     seed: Annotated[int, typer.Option(help="The seed of all that is random.")] = 0,
     as_json: Json = False,
     debug: Debug = False,
@@ -105,6 +111,8 @@ def fit(
             "covariance_type": cast(CovarianceName, covariance),  # which is checked below
             "order": "auto" if order is None else order,
             "random_state": seed,
+            "max_iter": max_iter,
+            "tol": tol,
             "prior": _prior_setting(prior),
         }
         number = _component_count(components)
