@@ -60,9 +60,12 @@ def test_commands_of_the_tutorial_run(tmp_path, monkeypatch):
     assert (tmp_path / "report.html").stat().st_size > 50_000
 
 
-def rows_of_tables(page):
-    """The cells of every row of the tables of a page, heads too."""
-    for line in (DOCS / page).read_text(encoding="utf-8").splitlines():
+def rows_of_tables(page, section=None):
+    """The cells of every row of the tables of a page, or of one section of it, heads too."""
+    text = (DOCS / page).read_text(encoding="utf-8")
+    if section is not None:
+        text = text.split(f"\n## {section}\n")[1].split("\n## ")[0]
+    for line in text.splitlines():
         if line.startswith("|") and not line.startswith("| ---"):
             yield [cell.strip() for cell in line.strip().strip("|").split("|")]
 
@@ -70,7 +73,7 @@ def rows_of_tables(page):
 def test_the_table_of_parameters_is_that_of_the_code():
     """Every parameter of both classes, no other, and the defaults that it tells."""
     told = {GaussianMixture: {}, MomentMixture: {}}
-    rows = list(rows_of_tables("switching.md"))
+    rows = list(rows_of_tables("switching.md", "Parameters"))
     assert rows[0][:2] == ["`GaussianMixture`", "`MomentMixture`"]
     for theirs, ours, _ in rows[1:]:
         ours = theirs if ours.startswith("the same") else ours
@@ -114,6 +117,50 @@ def test_the_api_page_has_every_public_name():
     assert {name for name in listed if "." not in name} == set(momentmix.__all__)
     for name in listed:
         assert found(name).__doc__, name
+
+
+def python_blocks(path):
+    return re.findall(r"^```python\n(.*?)^```", path.read_text(encoding="utf-8"), re.S | re.M)
+
+
+PAGES = [DOCS.parent / "README.md", *sorted(DOCS.glob("*.md"))]
+
+
+@pytest.mark.parametrize(
+    "path", [page for page in PAGES if python_blocks(page)], ids=lambda p: p.stem
+)
+def test_examples_run(path, tmp_path, monkeypatch):
+    """Every example of a page, one after the other, as a reader would type them."""
+    pytest.importorskip("matplotlib").use("Agg")
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    for block in python_blocks(path):
+        exec(compile(block, path.name, "exec"), names)
+    importlib.import_module("matplotlib.pyplot").close("all")
+
+
+def project_urls():
+    text = (DOCS.parent / "pyproject.toml").read_text(encoding="utf-8")
+    return dict(re.findall(r'^(\w+) = "(https://[^"]+)"$', text, re.M))
+
+
+def test_links_of_the_readme_work_wherever_it_is_shown():
+    """A package index shows the README without the files beside it, so links are absolute."""
+    text = (DOCS.parent / "README.md").read_text(encoding="utf-8")
+    text = re.sub(r"^```.*?^```", "", text, flags=re.S | re.M)
+    links = re.findall(r"\]\(([^)\s]+)\)", text) + re.findall(r"(?:src|href)=\"([^\"]+)", text)
+    assert len(links) > 15
+    repository = project_urls()["Repository"]
+    raw = repository.replace("//github.com/", "//raw.githubusercontent.com/")
+    for link in links:
+        assert link.startswith(("https://", "#")), link
+        for start in (f"{repository}/blob/main/", f"{raw}/main/"):
+            if link.startswith(start):
+                assert (DOCS.parent / link.removeprefix(start).partition("#")[0]).is_file(), link
+                break
+        else:
+            assert not link.startswith((repository, raw)), link
+    assert all(image.startswith(f"{raw}/main/") for image in re.findall(r"!\[.*?\]\((.*?)\)", text))
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/switching.md"])
