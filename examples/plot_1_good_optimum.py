@@ -2,9 +2,10 @@
 The good optimum, where restarts of EM do not end
 =================================================
 
-Twenty-five clusters of unequal size. EM with ten k-means restarts leaves some components covering
-two clusters while others share one, a local optimum that no EM step can leave. ``MomentMixture``
-looks for exactly such defects, and exchanges a merge for a split.
+What goes wrong when EM is restarted ten times? Here are 25 clusters of unequal size. With ten
+restarts from k-means, EM leaves some components covering two clusters while others share one. This
+is a local optimum: no EM step can leave it. ``MomentMixture`` looks for such defects. It merges the
+components that share a cluster, and splits one that covers two.
 """
 
 import matplotlib.pyplot as plt
@@ -25,14 +26,15 @@ em = GaussianMixture(25, covariance_type="diag", n_init=10, random_state=0).fit(
 ours = MomentMixture(25, covariance_type="diag", random_state=0).fit(X)
 
 # %%
-# The mean log-likelihood of a sample, next to that of the true mixture:
+# The mean log-likelihood says how probable a model makes a row; higher is better. The true mixture
+# is shown for comparison:
 
 print(f"EM, ten restarts   {em.score(X):.4f}")
 print(f"MomentMixture      {ours.score(X):.4f}")
 print(f"true mixture       {np.mean(truth.log_prob(X)):.4f}")
 
 # %%
-# The ellipses hold nine tenths of each component.
+# Each ellipse holds nine tenths of the rows of its component.
 
 figure, axes = plt.subplots(1, 2, figsize=(11, 5.2), sharey=True, layout="constrained")
 found = Mixture(em.weights_, em.means_, em.covariances_, "diag")

@@ -2,11 +2,13 @@
 Two landscapes: where starts end
 ================================
 
-Twelve random starts of EM and twelve of a moment fit, on the same rows: ten components in 40
-features, whose means point into similar directions, as in the paper. Where starts end tells how
-rugged a landscape is. Single starts of EM often end at a local optimum; a moment fit and a few EM
-steps from there do not. (In few features the two landscapes are about equally rugged, and it is
-the repairs of ``MomentMixture`` that help.)
+Does it matter where a fit starts? This example runs EM from twelve random starts, and a fit of
+moments (averages of products of columns) from twelve random starts, on the same rows. There are ten
+components in 40 features, whose means point into similar directions, as in the paper.
+
+Single starts of EM often end at a local optimum. A fit of moments, followed by a few EM steps, does
+not. With few features, moments are about as difficult as EM; there it is the repairs of
+``MomentMixture`` that help.
 """
 
 import matplotlib.pyplot as plt
@@ -29,7 +31,7 @@ for seed in range(12):
     polished.append(MomentMixture(10, **single).fit(X).score(X))
 
 # %%
-# Starts are sorted, the best first.
+# Each point is one start. Starts are sorted, the best first.
 
 figure, axes = plt.subplots(1, 3, figsize=(12, 3.4), layout="constrained")
 best = max(max(em), max(polished))

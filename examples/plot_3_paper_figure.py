@@ -2,8 +2,9 @@
 Densities and samples
 =====================
 
-Figure 1 of the paper: contours of the density of a mixture over its samples. ``MixtureDisplay``
-draws any fitted estimator so, in scikit-learn's convention.
+How do you draw a mixture? Like Figure 1 of the paper, this example shows contours of the density
+over the samples. ``MixtureDisplay`` draws any fitted estimator in this way, with the methods that
+scikit-learn's displays have.
 """
 
 import matplotlib.pyplot as plt
@@ -29,7 +30,8 @@ axes[1].set_title("fitted: half and nine tenths of each component")
 plt.show()
 
 # %%
-# More than two features: each alone on the diagonal, pairs below.
+# With more than two features, ``plot_pairs`` shows each feature alone on the diagonal, and pairs of
+# features below it.
 
 rng = np.random.default_rng(0)
 space = Mixture([0.6, 0.4], [[0.0, 0, 0], [2.5, -2, 0.5]], rng.uniform(0.5, 1.5, (2, 3)), "diag")

@@ -2,8 +2,13 @@
 How many components
 ===================
 
-The BIC of one fit for each number, and how well the moments are matched on the way: with too few
-components the third and fourth moments stay further from those of the data than sampling explains.
+How many groups are there? ``choose_components`` fits 1, 2, 3 and more components and compares
+them by the BIC, a score that rewards a good fit and charges for every parameter. The lowest one
+wins.
+
+A second look helps: are the moments (averages of products of columns) of the fitted mixture those
+of the data? With too few components, the third and fourth moments are further off than chance
+explains.
 """
 
 import matplotlib.pyplot as plt

@@ -2,8 +2,9 @@
 One pass over a stream
 ======================
 
-Batches come and go; only their moments are kept. The parameters are solved for when they are asked
-for, and their errors fall with the square root of the number of rows seen.
+What if rows arrive in batches and cannot be kept? ``partial_fit`` keeps only their moments, which
+are averages of products of columns. The parameters are solved for when you ask for them. Their
+errors fall with the square root of the number of rows seen.
 """
 
 import matplotlib.pyplot as plt
@@ -32,7 +33,7 @@ ax.legend(frameon=False)
 plt.show()
 
 # %%
-# All parameters against the true ones, after the last batch:
+# This compares all parameters with the true ones, after the last batch:
 
 plot_recovery(stream, truth)
 plt.show()

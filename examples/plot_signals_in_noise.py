@@ -2,17 +2,19 @@
 Signals below the noise
 =======================
 
-Six signals of 30 points each, and a million observations. Each observation shows one of the
-signals, nobody knows which, under white noise of about five times its height. No single
-observation shows anything; the clusters overlap so much that k-means makes up its own, and EM,
-which must learn the covariances too, loses itself.
+Can you find signals that are much weaker than the noise? Here are six signals of 30 points each,
+and a million observations. Each observation shows one of the signals, and nobody knows which,
+under white noise of about five times its height. No single observation shows anything. The
+clusters overlap so much that k-means finds clusters that are not there. EM has to learn the
+covariances too, and loses its way.
 
-The moments of the observations still know. The noise is Gaussian and its variance is known, so it
-can be taken out of the moments exactly, without knowing any label: what is left are the moments of
-six points, a symmetric tensor of rank six. ``KnownCovarianceMixture`` decomposes it.
+The moments of the observations (averages of products of points) still contain the signals. The
+noise is Gaussian and its variance is known, so its part can be subtracted from the moments
+exactly, without knowing any label. What is left are the moments of six points.
+``KnownCovarianceMixture`` takes them apart into the points.
 
-Run ``python examples/plot_signals_in_noise.py`` for the pictures, ``--quick`` for fewer
-observations and less noise.
+Run ``python examples/plot_signals_in_noise.py`` for the pictures. With ``--quick`` there are
+fewer observations and less noise.
 """
 
 from __future__ import annotations

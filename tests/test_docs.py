@@ -5,6 +5,7 @@ import contextlib
 import importlib
 import json
 import re
+import runpy
 import shlex
 from pathlib import Path
 
@@ -161,6 +162,19 @@ def test_links_of_the_readme_work_wherever_it_is_shown():
         else:
             assert not link.startswith((repository, raw)), link
     assert all(image.startswith(f"{raw}/main/") for image in re.findall(r"!\[.*?\]\((.*?)\)", text))
+
+
+def test_the_labelled_example_says_what_it_shows(monkeypatch, capsys):
+    """Wine agrees better with its labels than by scikit-learn, iris as well; see the example."""
+    pytest.importorskip("matplotlib").use("Agg")
+    monkeypatch.setattr("matplotlib.pyplot.show", lambda: None)
+    runpy.run_path(str(DOCS.parent / "examples" / "plot_0_wine.py"))
+    importlib.import_module("matplotlib.pyplot").close("all")
+    said = [float(number) for number in re.findall(r"\d\.\d\d", capsys.readouterr().out)]
+    assert len(said) == 6
+    assert said[1] > said[0] > 0.85
+    assert said[2] == said[3]
+    assert min(said) > 0.5
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/switching.md"])
