@@ -23,22 +23,33 @@ from momentmix.tensors.dense import dense_moment
 
 
 class Samples(AtomDistribution):
-    """The empirical distribution of the rows of X.
+    """The empirical distribution of the rows of X, with optional weights and known noise.
 
-    Its moments are (1/p) Σ_i x_i^{⊗d}. With ``noise_covariance=N`` they are the debiased moments
-    of Thm. 5.1 of Pereira–Kileel–Kolda: where X = Y + N(0, N) with independent noise, their
-    expectation is the moment of Y. The atoms are then (1/p, x_i, -N).
+    Give it to :func:`momentmix.inner` and the other functions of moments, to compare data with a
+    mixture or with other data. Its moment of order d is the mean of x_i^{⊗d} over the rows.
 
     Parameters
     ----------
     X : array of shape (p, n)
-        Rows are samples. Not copied: do not change it while this object is in use.
+        The rows are samples. X is not copied: do not change it while this object is in use.
     weights : array of shape (p,), optional
-        Not negative, with sum 1. Equal weights by default.
+        The share of each row: not negative, with sum 1. By default all rows count alike.
     noise_covariance : scalar or array, optional
-        Noise common to all samples: a scalar (variance), (n,) (variances) or (n, n); or one for
-        each sample: (p,), (p, n) or (p, n, n). Where p = n, one- and two-dimensional arrays are
-        read as common noise.
+        The covariance of Gaussian noise in the rows, which is then taken out of all moments. Noise
+        common to all rows is a scalar (one variance), n variances, or an (n, n) matrix. One for
+        each row has the shape (p,), (p, n) or (p, n, n). Where p = n, arrays of one or two
+        dimensions are read as common noise.
+
+    See Also
+    --------
+    MomentTensors : The moments of rows that are not kept.
+    debiased_moment : The moment tensor with the noise taken out.
+
+    Notes
+    -----
+    If X = Y + noise, with independent noise of covariance N, the moments with
+    ``noise_covariance=N`` have the moments of Y as their expectation: Theorem 5.1 of Pereira,
+    Kileel and Kolda (arXiv:2202.06930). In formulas the rows are then Gaussians of covariance -N.
 
     Examples
     --------
@@ -76,21 +87,27 @@ class Samples(AtomDistribution):
 
     @property
     def n_samples(self) -> int:
+        """The number of rows, p."""
         return int(self.X.shape[0])
 
     @property
     def noise_covariance(self) -> Array | None:
-        """The noise covariance in one of the shapes spherical (1 or p,), diag (1 or p, n), tied
-        (n, n) or full (p, n, n), or None.
+        """The noise covariance, or None.
+
+        Its shape is spherical (1 or p,), diag (1 or p, n), tied (n, n) or full (p, n, n).
         """
         array: Array | None = self._noise.array
         return array
 
     def moment(self, order: int) -> Array:
-        """The dense moment tensor of one order; see :func:`momentmix.dense_moment`."""
+        """The moment tensor of one order, as an array of shape (n,) * order.
+
+        See :func:`momentmix.dense_moment`.
+        """
         return dense_moment(self, order)
 
     def as_gradient(self, weights: Array, means: Array, covariances: Array | None) -> Gradient:
+        """Name the derivatives by what they are taken in: weights, X, noise covariance."""
         return Gradient(weights, means, None if covariances is None else -covariances)
 
     def __repr__(self) -> str:
@@ -104,21 +121,33 @@ class Samples(AtomDistribution):
 
 
 def debiased_moment(X: ArrayLike, covariance: ArrayLike, order: int) -> Array:
-    """The dense T̂, unbiased for E Y^{⊗d} where X = Y + N(0, covariance), independent noise.
+    """The moment tensor of signals that are seen through Gaussian noise of known covariance.
 
-    T̂ = (1/p) Σ_i Σ_k C_{d,k} (-1)^k sym(x_i^{⊗d-2k} ⊗ Σ^{⊗k}), Thm. 5.1 of Pereira–Kileel–Kolda.
-    It is the moment of ``Samples(X, noise_covariance=covariance)``, which says what shapes the
-    covariance may have.
+    If X = Y + noise, the result estimates the moment of Y without bias, from X alone.
 
     Parameters
     ----------
     X : array of shape (p, n)
+        The rows are noisy samples.
     covariance : scalar or array
+        The covariance of the noise, in any shape that ``noise_covariance`` of :class:`Samples`
+        takes.
     order : int
+        The order d of the moment.
 
     Returns
     -------
     array of shape (n,) * order
+
+    See Also
+    --------
+    Samples : ``Samples(X, noise_covariance=covariance)`` has this moment without forming it.
+    symmetric_cp : Takes such a moment apart into vectors.
+
+    Notes
+    -----
+    T̂ = (1/p) Σ_i Σ_k C_{d,k} (-1)^k sym(x_i^{⊗d-2k} ⊗ Σ^{⊗k}), Theorem 5.1 of Pereira, Kileel and
+    Kolda (arXiv:2202.06930).
     """
     return dense_moment(Samples(X, noise_covariance=covariance), order)
 

@@ -53,12 +53,20 @@ class Atoms:
 
 
 class Gradient(NamedTuple):
-    """Derivatives with respect to the parameters of a distribution, each in its parameter's shape.
+    """The derivatives of a number in the parameters of a distribution.
 
-    ``covariances`` is taken in the covariance itself (in the variances for diag and spherical) and
-    is symmetric for full and tied, so that dF = ⟨covariances, dΣ⟩. It is None for samples without
-    noise. For samples, ``means`` is the gradient in X and ``covariances`` that in the noise
-    covariance.
+    Each has the shape of its parameter.
+
+    Attributes
+    ----------
+    weights : array of shape (m,)
+        The derivative in the weights.
+    means : array of shape (m, n)
+        The derivative in the means. For Samples it is the derivative in X.
+    covariances : array or None
+        The derivative in the covariances, in their own shape: in the variances for the types diag
+        and spherical, and symmetric for full and tied, so that dF = ⟨covariances, dΣ⟩. For Samples
+        it is the derivative in the noise covariance, and None if there is no noise.
     """
 
     weights: Array

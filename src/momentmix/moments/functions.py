@@ -24,23 +24,42 @@ from momentmix.support.array import (
 
 
 def inner(P: Distribution, Q: Distribution, order: Order) -> Array:
-    """⟨M_P, M_Q⟩ = Σ_ij λ_i λ̃_j B_d(κ^(ij)), Thm. 4.2 of Pereira–Kileel–Kolda.
+    """The inner product of the moments of two distributions, without forming a tensor.
+
+    The moment of order d is the tensor of the means of all products of d features, and the inner
+    product of two tensors is the sum of the products of their entries. ``inner(P, P, d)`` is the
+    squared norm of a moment.
 
     Parameters
     ----------
-    P, Q : Mixture, Samples or MomentTensors
-        Over the same number of features n, in arrays of one library.
+    P, Q : Mixture, Samples, MomentTensors or SymmetricCP
+        Two distributions over the same number of features n, in arrays of one library.
     order : int or sequence of float
-        An order d, or weights over the orders 0..d.
+        A whole number d stands for order d alone. A sequence w of d + 1 numbers stands for the
+        sum of w[k] times the inner product of order k, for k = 0 to d.
 
     Returns
     -------
-    scalar array of the arguments' library
+    array
+        One number, as an array of the library of the arguments.
+
+    See Also
+    --------
+    inner_grad : The same with its gradient.
+    squared_distance : The squared distance of two moments.
+    dense_moment : The tensor itself.
 
     Notes
     -----
-    For m and m̃ atoms: O(m m̃ n d) with diagonal covariances, O(m m̃ n³ d) with full ones,
-    O(m p n) and O(m p n²) against p samples.
+    The value is Σ_ij λ_i λ̃_j B_d(κ^(ij)), with Bell polynomials B_d of the cumulants κ of each
+    pair of components (Theorem 4.2 of [1]_). For m and m̃ components it takes O(m m̃ n d)
+    operations with diagonal covariances and O(m m̃ n³ d) with full ones; against p samples it takes
+    O(m p n) and O(m p n²).
+
+    References
+    ----------
+    .. [1] J. M. Pereira, J. Kileel and T. G. Kolda, "Tensor Moments of Gaussian Mixture Models:
+       Theory and Applications", arXiv:2202.06930, 2022.
 
     Examples
     --------
@@ -66,16 +85,36 @@ def _inner(atoms: Atoms, Q: Distribution, weights: list[float]) -> Array:
 
 
 def inner_grad(P: Distribution, Q: Distribution, order: Order) -> tuple[Array, Gradient]:
-    """⟨M_P, M_Q⟩ and its gradient with respect to P, Q held fixed.
+    """The inner product of two moments, and its gradient in the parameters of P.
 
-    Thms. 4.2, 4.3 and Prop. A.5 of Pereira–Kileel–Kolda, symmetrised. For ‖M_P‖² the gradient is
-    twice that of ``inner_grad(P, P, order)``. Cost as for :func:`inner`.
+    Q is held fixed. So the gradient of the squared norm ‖M_P‖² is twice that of
+    ``inner_grad(P, P, order)``.
+
+    Parameters
+    ----------
+    P : Mixture, Samples or SymmetricCP
+        The distribution to differentiate in.
+    Q : Mixture, Samples, MomentTensors or SymmetricCP
+        The other distribution.
+    order : int or sequence of float
+        An order d, or weights over the orders 0 to d, as in :func:`inner`.
 
     Returns
     -------
-    value : scalar array
+    value : array
+        The inner product, one number.
     gradient : Gradient
-        In the weights, the means and the covariances of P, each in the shape of its parameter.
+        The derivatives in the weights, the means and the covariances of P, each in the shape of its
+        parameter.
+
+    See Also
+    --------
+    inner : The value alone.
+
+    Notes
+    -----
+    Theorems 4.2 and 4.3 and Proposition A.5 of Pereira, Kileel and Kolda (arXiv:2202.06930), made
+    symmetric in the covariances. The cost is that of :func:`inner`, times a constant.
     """
     _check_pair(P, Q)
     if not isinstance(P, AtomDistribution):
@@ -88,10 +127,31 @@ def inner_grad(P: Distribution, Q: Distribution, order: Order) -> tuple[Array, G
 
 
 def squared_distance(P: Distribution, Q: Distribution, order: Order) -> Array:
-    """‖M_P - M_Q‖², the moment-matching cost of Eq. (1.3) with its constant term.
+    """The squared distance of the moments of two distributions, ‖M_P - M_Q‖².
 
-    The three inner products cancel where P and Q are close: expect an absolute error of about
-    1e-15 of ‖M_P‖². Between two sets of p samples the cost is O(p²(n + d)).
+    This is the cost that fits of moments minimise. It is 0 when the two moments are equal.
+
+    Parameters
+    ----------
+    P, Q : Mixture, Samples, MomentTensors or SymmetricCP
+        Two distributions over the same number of features.
+    order : int or sequence of float
+        An order d, or weights over the orders 0 to d, as in :func:`inner`.
+
+    Returns
+    -------
+    array
+        One number, with the constant term that belongs to Q alone.
+
+    See Also
+    --------
+    inner : The inner products of which it consists.
+
+    Notes
+    -----
+    This is Equation (1.3) of Pereira, Kileel and Kolda (arXiv:2202.06930). It is computed from
+    three inner products, which cancel where P and Q are close: expect an absolute error of about
+    1e-15 of ‖M_P‖². Between two sets of p samples it takes O(p²(n + d)) operations.
     """
     _check_pair(P, Q)
     weights = order_weights(order)
@@ -111,9 +171,32 @@ def _square(P: Distribution, weights: list[float]) -> Array | float:
 
 
 def contract(P: Distribution, A: ArrayLike, order: Order) -> Array:
-    """⟨M_P, a^{⊗d}⟩ = E(aᵀX)^d for one vector a (n,) or for each row of A (q, n).
+    """The moment of a distribution applied to vectors: the mean of (aᵀX)^d for each vector a.
 
-    Thms. 3.5 and 5.2 of Pereira–Kileel–Kolda; O(q m n d), or O(q m n²) with full covariances.
+    This tells, for instance, the skewness (d = 3) of X along a direction a, and needs no tensor.
+
+    Parameters
+    ----------
+    P : Mixture, Samples, MomentTensors or SymmetricCP
+        The distribution of X.
+    A : array of shape (n,) or (q, n)
+        One vector a, or q of them as rows.
+    order : int or sequence of float
+        An order d, or weights over the orders 0 to d, as in :func:`inner`.
+
+    Returns
+    -------
+    array
+        One number for a single vector, or an array of shape (q,).
+
+    See Also
+    --------
+    contract_grad : The same with gradients.
+
+    Notes
+    -----
+    The value is ⟨M_P, a^{⊗d}⟩, Theorems 3.5 and 5.2 of Pereira, Kileel and Kolda
+    (arXiv:2202.06930). It takes O(q m n d) operations, or O(q m n²) with full covariances.
     """
     points, single = _points(P, A)
     values = P.inner_with(points, order_weights(order), gradient=False).values
@@ -123,16 +206,30 @@ def contract(P: Distribution, A: ArrayLike, order: Order) -> Array:
 def contract_grad(
     P: Distribution, A: ArrayLike, order: Order
 ) -> tuple[Array, Array, Gradient | None]:
-    """:func:`contract` with its gradients in A and in P.
+    """The moment of a distribution applied to vectors, with its gradients.
+
+    Parameters
+    ----------
+    P : Mixture, Samples, MomentTensors or SymmetricCP
+        The distribution of X.
+    A : array of shape (n,) or (q, n)
+        One vector a, or q of them as rows.
+    order : int or sequence of float
+        An order d, or weights over the orders 0 to d, as in :func:`inner`.
 
     Returns
     -------
-    value : scalar array, or (q,)
-    gradient_A : (n,) or (q, n)
-        Row i is the gradient of value i, which depends on no other row.
-    gradient_P : Gradient
-        Of the sum of the values, in the shapes of P's parameters; None for MomentTensors, which
-        have none.
+    value : array
+        What :func:`contract` returns.
+    gradient_A : array of shape (n,) or (q, n)
+        Row i is the gradient of value i in the vector i; it depends on no other row.
+    gradient_P : Gradient or None
+        The gradient of the sum of the values in the parameters of P, in their shapes. It is None
+        for MomentTensors, which have no parameters.
+
+    See Also
+    --------
+    contract : The values alone.
     """
     points, single = _points(P, A)
     weights = order_weights(order)

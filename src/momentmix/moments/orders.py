@@ -69,22 +69,33 @@ def whole_order(order: Order) -> int:
 
 
 def augmented_weights(order: int, omega: float) -> np.ndarray:
-    """Weights over orders of the augmented system, C(d, k) ω^(2(d-k)) for k = 0..d.
+    """The weights by which the paper combines all orders up to d in one cost.
 
-    Appending the constant ω to every point turns order d of the longer points into all orders
-    0..d of the given ones, because E(⟨X, Y⟩ + ω²)^d expands binomially (§4.3 of
-    Pereira–Kileel–Kolda). Give the result as ``order`` to any function of this package.
+    Give the result as ``order`` to :func:`momentmix.inner` and the other functions of this package.
 
     Parameters
     ----------
     order : int
-        d, the highest order.
+        The highest order, d.
     omega : float
-        ω, the appended constant.
+        The constant ω. A larger one gives lower orders more weight.
 
     Returns
     -------
     ndarray of shape (order + 1,)
+        C(d, k) ω^(2(d-k)) for k = 0 to d.
+
+    Notes
+    -----
+    Append the constant ω to every point. Then order d of the longer points contains all orders 0 to
+    d of the given ones, because E(⟨X, Y⟩ + ω²)^d expands by the binomial theorem. This is the
+    augmented system of §4.3 of Pereira, Kileel and Kolda (arXiv:2202.06930).
+
+    Examples
+    --------
+    >>> from momentmix import augmented_weights
+    >>> augmented_weights(2, 1.0)
+    array([1., 2., 1.])
     """
     d = whole_order(order)
     omega = float(omega)

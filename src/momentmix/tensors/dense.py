@@ -32,16 +32,22 @@ _BLOCK_BYTES = 16 << 20
 
 
 def outer_power(v: ArrayLike, order: int, *, max_bytes: int = DENSE_LIMIT) -> Array:
-    """v^{⊗d}, the tensor with entries v_{i_1} ··· v_{i_d} (Def. 2.2 of Pereira–Kileel–Kolda).
+    """The tensor power of a vector, with entries v_{i_1} ··· v_{i_d}.
+
+    Definition 2.2 of Pereira, Kileel and Kolda.
 
     Parameters
     ----------
-    v : (n,)
+    v : array of shape (n,)
+        The vector.
     order : int
+        The number of factors, d.
+    max_bytes : int
+        A larger tensor raises a MemoryError instead.
 
     Returns
     -------
-    (n,) * order
+    array of shape (n,) * order
     """
     v = as_float_array(v, "v", (1,))
     d = whole_order(order)
@@ -51,10 +57,11 @@ def outer_power(v: ArrayLike, order: int, *, max_bytes: int = DENSE_LIMIT) -> Ar
 
 
 def sym(T: ArrayLike) -> Array:
-    """The symmetric part of T, its average over all permutations of the indices (Def. 2.6).
+    """The symmetric part of a tensor: its average over all permutations of the indices.
 
-    The average over d! permutations factors: over k indices it is the average over the k
-    exchanges of the last with one of them, of the average over the first k-1. O(d² n^d).
+    Definition 2.6 of Pereira, Kileel and Kolda. The average over d! permutations factors: over k
+    indices it is the average over the k exchanges of the last with one of them, of the average over
+    the first k-1. It takes O(d² n^d) operations.
     """
     average = _as_tensor(T)
     xp, d = namespace(average), average.ndim
@@ -69,20 +76,42 @@ def sym(T: ArrayLike) -> Array:
 
 
 def dense_moment(P: Distribution, order: int, *, max_bytes: int = DENSE_LIMIT) -> Array:
-    """The moment tensor M_P^(d) = E X^{⊗d}, Thms. 4.1 and 5.1 of Pereira–Kileel–Kolda.
+    """The moment tensor of a distribution, as an array with n^d entries.
 
-    M = Σ_j λ_j Σ_k C_{d,k} sym(μ_j^{⊗d-2k} ⊗ Σ_j^{⊗k}) with C_{d,k} = C(d, 2k) (2k)! / (k! 2^k).
+    Entry (i_1, …, i_d) is the mean of the product of these features. Use it for small problems and
+    for checking; the other functions of this package need no tensor.
 
     Parameters
     ----------
-    P : Mixture, Samples or MomentTensors
+    P : Mixture, Samples, MomentTensors or SymmetricCP
+        The distribution.
     order : int
-    max_bytes : int
-        A larger tensor raises instead. The work needs about three times the tensor's own memory.
+        The order d.
+    max_bytes : int, default=2**30
+        A larger tensor raises a MemoryError instead. The work needs about three times the memory of
+        the tensor.
 
     Returns
     -------
-    (n,) * order
+    array of shape (n,) * order
+
+    See Also
+    --------
+    inner, contract : What can be had without the tensor.
+    debiased_moment : The moment of samples with known noise taken out.
+
+    Notes
+    -----
+    The moment of a mixture is Σ_j λ_j Σ_k C_{d,k} sym(μ_j^{⊗d-2k} ⊗ Σ_j^{⊗k}), where
+    C_{d,k} = C(d, 2k) (2k)! / (k! 2^k): Theorems 4.1 and 5.1 of Pereira, Kileel and Kolda
+    (arXiv:2202.06930).
+
+    Examples
+    --------
+    >>> from momentmix import Mixture, dense_moment
+    >>> dense_moment(Mixture([1.0], [[0.0, 1.0]], [1.0], "spherical"), 2)
+    array([[1., 0.],
+           [0., 2.]])
     """
     d = whole_order(order)
     check_distribution(P)
@@ -152,16 +181,21 @@ def _outer(a: Array, b: Array) -> Array:
 
 
 def phi(T: ArrayLike, z: ArrayLike) -> Array:
-    """Φ[T](z) = ⟨T, z^{⊗d}⟩, the homogeneous polynomial of a tensor (Prop. 2.8).
+    """The homogeneous polynomial of a tensor, Φ[T](z) = ⟨T, z^{⊗d}⟩.
+
+    Proposition 2.8 of Pereira, Kileel and Kolda.
 
     Parameters
     ----------
-    T : (n,) * d, symmetric or not
-    z : (n,) or (q, n)
+    T : array of shape (n,) * d
+        The tensor, symmetric or not.
+    z : array of shape (n,) or (q, n)
+        Where to evaluate it: one point, or q of them as rows.
 
     Returns
     -------
-    scalar array, or (q,)
+    array
+        One number, or an array of shape (q,).
     """
     T, z = _as_tensor(T), as_float_array(z, "z", (1, 2))
     xp = namespace(T, z)
