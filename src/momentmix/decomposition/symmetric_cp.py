@@ -33,12 +33,33 @@ SOLVERS: tuple[SolverName, ...] = ("auto", "gauss-newton", "lbfgs")
 
 @dataclass(frozen=True, repr=False, eq=False)
 class SymmetricCP(AtomDistribution):
-    """Σ_j λ_j a_j^{⊗d}: a distribution of points, which every function of the package takes.
+    """The result of :func:`symmetric_cp`: a moment as Σ_j λ_j a_j^{⊗d}.
 
-    ``weights`` (rank,) and ``vectors`` (rank, n), the largest weight first. Of one order alone only
-    λ_j a_j^{⊗d} is determined, and the vectors have length 1. ``objective`` is the cost
-    Σ_k w_k ‖Σ_j λ_j a_j^{⊗k} - T_k‖², and ``objective_is_whole`` tells whether it has its constant
-    ‖T‖² or lacks it, because that would take p² inner products.
+    It is a distribution of points, so every function of the package takes it. Terms are sorted by
+    the size of their weights, the largest first.
+
+    Attributes
+    ----------
+    weights : ndarray of shape (rank,)
+        The weights λ_j.
+    vectors : ndarray of shape (rank, n)
+        The vectors a_j. Where one order alone was fitted, only the product λ_j a_j^{⊗d} is
+        determined, and the vectors have length 1.
+    objective : float
+        The cost Σ_k w_k ‖Σ_j λ_j a_j^{⊗k} - T_k‖² at the solution.
+    objective_is_whole : bool
+        Whether ``objective`` contains the constant ‖T‖². It is left out where it would take p²
+        inner products.
+    n_iter : int
+        The number of iterations of the solver.
+    n_passes : int
+        The number of passes over the data.
+    converged : bool
+        Whether the solver came to its end before ``max_iter``.
+    interrupted : bool
+        Whether Ctrl-C ended it; then this is the best so far.
+    history : list of float
+        The cost after each iteration.
     """
 
     weights: np.ndarray
@@ -53,17 +74,21 @@ class SymmetricCP(AtomDistribution):
 
     @property
     def rank(self) -> int:
+        """The number of terms."""
         return len(self.weights)
 
     @property
     def n_features(self) -> int:
+        """The length of the vectors, n."""
         return int(self.vectors.shape[1])
 
     @property
     def atoms(self) -> Atoms:
+        """The terms as Gaussians without width."""
         return Atoms(self.weights, self.vectors, Zero(self.n_features), np)
 
     def as_gradient(self, weights: Array, means: Array, covariances: Array | None) -> Gradient:
+        """Name the derivatives by what they are taken in; there are no covariances."""
         return Gradient(weights, means, None)
 
     def __repr__(self) -> str:
@@ -86,39 +111,69 @@ def symmetric_cp(
     random_state: object = None,
     verbose: int = 0,
 ) -> SymmetricCP:
-    """The best Σ_j λ_j a_j^{⊗d} for the moments of a distribution, none of which is formed.
+    """Write a moment as a sum of powers of a few vectors: a symmetric CP decomposition.
+
+    If the rows of P are a few signals, each seen many times, the vectors are the signals. The
+    moment is never formed.
 
     Parameters
     ----------
     P : Samples, MomentTensors or Mixture
-        Samples with ``noise_covariance`` have that noise taken out of their moments.
+        The distribution whose moment is decomposed. Samples with ``noise_covariance`` have that
+        noise taken out.
     rank : int or "auto"
         The number of terms. "auto" counts those that stand out from sampling noise.
-    order : int
-        d, at least 3 for the terms to be unique; or weights over the orders 0..d.
+    order : int or sequence of float
+        The order d of the moment, at least 3, because a matrix has no unique decomposition. A
+        sequence gives weights over the orders 0 to d.
     weights : sequence of order + 1 floats, optional
-        Weights over the orders 0..d: the terms then fit several orders at once, which fixes the
-        scale of each λ_j and a_j. By default order d alone. Lower orders say little where the
-        data lie far from the origin for their spread: centre them, or use KnownCovarianceMixture.
-    n_init : int or "auto"
-        Starts. "auto" stops when several agree.
-    init : {"auto", "random", "spectral"}
-        "random" starts at random combinations of the data, "spectral" at a subspace power
-        decomposition; "auto" takes the second first, where it serves, then the first.
-    solver : {"auto", "gauss-newton", "lbfgs"}
-    nonnegative : bool
-        Whether all λ_j must be at least 0, as those of a mixture are. It makes no difference to
-        an odd order alone.
-    max_iter, tol : int, float
-        Limit on iterations, and the relative gain in cost that ends them.
+        Weights over the orders 0 to d. The terms then fit several orders at once, which determines
+        the length of each vector and its weight. By default, order d is fitted alone. Lower orders
+        say little where the data lie far from the origin for their spread; centre them, or use
+        :class:`KnownCovarianceMixture`.
+    n_init : int or "auto", default="auto"
+        The number of starts. "auto" stops when several end at the same solution.
+    init : {"auto", "random", "spectral"}, default="auto"
+        Where to start. "random" starts at random combinations of the data, and "spectral" at a
+        decomposition by the subspace power method. "auto" tries the second first, where it can
+        work, and then the first.
+    solver : {"auto", "gauss-newton", "lbfgs"}, default="auto"
+        How the cost is minimised. "auto" is Gauss-Newton, which takes few steps; "lbfgs" is a
+        gradient method, as in the paper.
+    nonnegative : bool, default=True
+        Whether all weights must be at least 0, as those of a mixture are. For an odd order alone it
+        makes no difference.
+    max_iter : int, default=500
+        The limit on iterations.
+    tol : float, default=1e-10
+        Iterations end when the cost falls by less than this share of itself.
     random_state : int, RandomState or None
-    verbose : int
+        The seed of the starts.
+    verbose : int, default=0
         1 shows a progress bar.
+
+    Returns
+    -------
+    SymmetricCP
+        The weights and vectors, and how they were found.
+
+    See Also
+    --------
+    KnownCovarianceMixture : An estimator that does this for signals in known noise.
+    debiased_moment : The moment itself.
 
     Notes
     -----
-    An evaluation of the cost reads p samples once, O(p n r); with MomentTensors it takes the same
-    time whatever p. Memory is that of a few blocks of rows. Thm. 5.2 of Pereira–Kileel–Kolda.
+    This is Theorem 5.2 of [1]_. An evaluation of the cost reads p samples once, in O(p n r)
+    operations for rank r; with MomentTensors it takes the same time for any p. Memory is that of a
+    few blocks of rows. The spectral start is the method of [2]_.
+
+    References
+    ----------
+    .. [1] J. M. Pereira, J. Kileel and T. G. Kolda, "Tensor Moments of Gaussian Mixture Models:
+       Theory and Applications", arXiv:2202.06930, 2022.
+    .. [2] J. Kileel and J. M. Pereira, "Subspace power method for symmetric tensor decomposition",
+       arXiv:1912.04007.
 
     Examples
     --------

@@ -38,20 +38,29 @@ RandomState: TypeAlias = "int | Sequence[int] | np.random.Generator | np.random.
 
 
 class Mixture(AtomDistribution):
-    """X ~ Σ_j λ_j N(μ_j, Σ_j), with m components in n features.
+    """A Gaussian mixture: m Gaussian components in n features, each with a weight.
+
+    It cannot be changed once it is made. A fitted estimator has one as ``mixture_``.
 
     Parameters
     ----------
-    weights : (m,)
-        λ, not negative, with sum 1.
-    means : (m, n)
-        μ.
+    weights : array of shape (m,)
+        The share of each component: not negative, with sum 1.
+    means : array of shape (m, n)
+        The centre of each component.
     covariances : array
-        Σ in scikit-learn's shapes: full (m, n, n), tied (n, n), diag (m, n), spherical (m,).
-        Positive semidefinite; zero is allowed.
-    covariance_type : {"full", "tied", "diag", "spherical"}
+        The shapes of the components, in scikit-learn's forms: (m, n, n) for full, (n, n) for tied,
+        (m, n) variances for diag, (m,) variances for spherical. They must be positive semidefinite,
+        and zero is allowed.
+    covariance_type : {"full", "tied", "diag", "spherical"}, default="full"
+        Any ellipsoids; one ellipsoid for all; ellipsoids along the axes; balls.
     feature_names : sequence of str, optional
-        Names of the n features, kept in files and in marginals and conditionals.
+        The names of the n features, kept in files and in marginals and conditionals.
+
+    See Also
+    --------
+    MomentMixture : Fits a mixture to data.
+    Samples : The distribution of rows.
 
     Examples
     --------
@@ -94,50 +103,61 @@ class Mixture(AtomDistribution):
 
     @classmethod
     def from_atoms(cls, atoms: Atoms, names: tuple[str, ...] | None = None) -> Mixture:
-        """A mixture of atoms that are known to be valid; nothing is checked or copied."""
+        """Make a mixture of atoms that are known to be valid; nothing is checked or copied."""
         mixture = cls.__new__(cls)
         mixture._atoms, mixture._names = atoms, names
         return mixture
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
+        """The names of the features, or None."""
         return self._names
 
     def named(self, feature_names: Sequence[str] | None) -> Mixture:
-        """The same mixture with other names of the features, or none."""
+        """The same mixture with other names of the features, or with none."""
         return Mixture.from_atoms(self._atoms, _checked_names(feature_names, self.n_features))
 
     @property
     def weights(self) -> Array:
+        """The share of each component, of shape (m,)."""
         weights = self._atoms.weights
         assert not isinstance(weights, float)  # one number for all is for samples
         return weights
 
     @property
     def means(self) -> Array:
+        """The centre of each component, of shape (m, n)."""
         return self._atoms.means
 
     @property
     def covariances(self) -> Array:
+        """The covariances, in the shape of their type."""
         return self._atoms.covariance.array
 
     @property
     def covariance_type(self) -> str:
+        """One of full, tied, diag and spherical."""
         return self._atoms.covariance.name
 
     @property
     def n_components(self) -> int:
+        """The number of components, m."""
         return int(self.means.shape[0])
 
     def as_gradient(self, weights: Array, means: Array, covariances: Array | None) -> Gradient:
+        """Name the derivatives by what they are taken in: weights, means, covariances."""
         return Gradient(weights, means, covariances)
 
     def moment(self, order: int) -> Array:
-        """The dense moment tensor of one order; see :func:`momentmix.dense_moment`."""
+        """The moment tensor of one order; see :func:`momentmix.dense_moment`."""
         return dense_moment(self, order)
 
     def sample(self, n_samples: int = 1, random_state: RandomState = None) -> tuple[Array, Array]:
-        """Independent draws X (n_samples, n) and the component (n_samples,) each came from."""
+        """Draw random rows, of shape (n_samples, n), and the component (n_samples,) of each.
+
+        The same ``random_state`` (a seed or a generator) gives the same rows in every array
+        library.
+        """
         if n_samples < 1:
             raise ValueError(f"n_samples must be at least 1, got {n_samples}")
         rng = _generator(random_state)
@@ -157,12 +177,12 @@ class Mixture(AtomDistribution):
         return X, xp.asarray(labels, device=device)
 
     def log_prob(self, X: ArrayLike) -> Array:
-        """log density at each row of X; (p,)."""
+        """The logarithm of the density at each row of X, of shape (p,)."""
         log_joint = self.log_joint(X)
         return _logsumexp(log_joint)
 
     def log_joint(self, X: ArrayLike) -> Array:
-        """log λ_j N(x_i; μ_j, Σ_j), (p, m), in blocks of rows."""
+        """The logarithm of λ_j N(x_i; μ_j, Σ_j) for each row and component, of shape (p, m)."""
         X = self._checked_rows(X)
         xp = namespace(X, self.means)
         whitener, log_root = self._atoms.covariance.whitener()
@@ -187,7 +207,10 @@ class Mixture(AtomDistribution):
         return xp.concat(parts)
 
     def marginal(self, features: Features) -> Mixture:
-        """The mixture of some of the features, given as positions or as a mask."""
+        """The mixture of some of the features alone.
+
+        ``features`` are positions from 0, a mask of True and False, or a slice.
+        """
         kept = index_array(self._positions(features, "features"), self.means)
         xp = namespace(self.means)
         means = xp.take(self.means, kept, axis=1)
@@ -197,7 +220,8 @@ class Mixture(AtomDistribution):
     def condition(self, features: Features, values: ArrayLike) -> Mixture:
         """The mixture of the other features, given that ``features`` take ``values``.
 
-        The covariances of ``features`` must not be singular.
+        Use it to predict some features from others. The covariances of ``features`` must not be
+        singular.
         """
         given_positions = self._positions(features, "features")
         kept_positions = np.setdiff1d(np.arange(self.n_features), given_positions)
@@ -227,12 +251,12 @@ class Mixture(AtomDistribution):
         return tuple(self._names[i] for i in to_numpy(kept))
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write a JSON file; :meth:`load` gives back every number to the last bit."""
+        """Write a JSON file, from which :meth:`load` gives back every number exactly."""
         write_model(path, self)
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Mixture:
-        """Read a file of :meth:`save`, as NumPy arrays. Nothing in the file is executed."""
+        """Read a file that :meth:`save` wrote; nothing in the file is executed."""
         arguments = read_model(path)
         try:
             return cls(**arguments)

@@ -57,29 +57,33 @@ MOST_ENTRIES = 1 << 28
 
 
 class MomentTensors:
-    """Packed moments of orders 0..d of all rows seen so far.
+    """The moments of all rows seen so far, of orders 0 to d, without the rows.
 
-    A distribution like Mixture and Samples: give it to ``inner``, ``inner_grad`` (as Q),
-    ``contract``, ``squared_distance``, ``dense_moment`` or ``MomentMixture.fit_moments``. Cost and
-    memory no longer depend on the number of rows: C(n+d, d) numbers in all.
+    Rows can come in batches, on any machine, and results can be added. The moments are C(n+d, d)
+    numbers, so memory and cost do not depend on the number of rows. This is a distribution like
+    Mixture and Samples: give it to :func:`inner`, :func:`contract`, :func:`squared_distance` or
+    ``MomentMixture.fit_moments``.
 
     Parameters
     ----------
     n_features : int
+        The number of columns, n.
     order : int
-        d, the highest order kept.
+        The highest order that is kept, d. Fits of mixtures usually need 4.
     missing : {"error", "pairwise"}, default="error"
-        What to do with NaN. "pairwise" averages each entry over the rows where all of its features
-        are present, at the cost of twice the features.
+        What to do with gaps (NaN). "pairwise" averages each entry over the rows that have all of
+        its features; it takes the memory of twice the features.
     feature_names : sequence of str, optional
-        Kept and saved with the moments.
+        The names of the columns, kept and saved with the moments.
 
     Attributes
     ----------
     count : int
-        Rows seen.
-    weight : float
-        Their total weight.
+        The number of rows seen.
+
+    See Also
+    --------
+    MomentMixture.partial_fit : Collects moments and fits them.
 
     Examples
     --------
@@ -142,9 +146,10 @@ class MomentTensors:
         noise_covariance: ArrayLike | None = None,
         missing: Missing = "error",
     ) -> MomentTensors:
-        """The moments of the rows of X (p, n); X may be a Dask array or DataFrame.
+        """Make the moments of the rows of X (p, n), which may be a Dask array or DataFrame.
 
-        ``weights`` need not sum to 1. ``noise_covariance`` as in :class:`Samples`.
+        ``weights`` (p,) say how much each row counts and need not sum to 1. ``noise_covariance`` is
+        known noise to take out, in the shapes that :class:`Samples` takes.
         """
         if is_dask(X):
             return tensors_on_cluster(DaskRows(X, weights), order, noise_covariance, missing)
@@ -156,7 +161,7 @@ class MomentTensors:
     def from_sums(
         cls, count: int, centre: np.ndarray, sums: np.ndarray, order: int
     ) -> MomentTensors:
-        """From packed sums about a centre, made elsewhere."""
+        """Make moments from packed sums about a centre, which were made elsewhere."""
         new = cls(len(centre), order)
         new._hold(count, CentredSums(centre, sums, order, "error"))
         return new
@@ -167,14 +172,14 @@ class MomentTensors:
         weights: ArrayLike | None = None,
         noise_covariance: ArrayLike | None = None,
     ) -> MomentTensors:
-        """Add the rows of X; nothing changes if an error is raised. O(p N) for N moments.
+        """Add the rows of X, and forget them; nothing changes if an error is raised.
 
         Parameters
         ----------
-        X : (p, n)
-            Of any array library; sums are taken in float64 where X lies.
-        weights : (p,), optional
-            How much each row counts; ones by default.
+        X : array of shape (p, n)
+            Rows of any array library. The sums are taken in float64, where X lies.
+        weights : array of shape (p,), optional
+            How much each row counts. By default each counts 1.
         noise_covariance : scalar or array, optional
             Known noise to take out of these rows, in the shapes that :class:`Samples` takes.
         """
@@ -196,7 +201,7 @@ class MomentTensors:
         return self
 
     def merge(self, other: MomentTensors) -> MomentTensors:
-        """Add all that ``other`` has seen; ``a + b`` does the same and leaves both as they are."""
+        """Add all that ``other`` has seen. ``a + b`` gives the sum and leaves both as they are."""
         if not isinstance(other, MomentTensors):
             raise TypeError(f"other must be MomentTensors, got {type(other).__name__}")
         mine = self.n_features, self.order, self.missing, self.feature_names
@@ -211,6 +216,7 @@ class MomentTensors:
         return self.copy().merge(other)
 
     def copy(self) -> MomentTensors:
+        """A copy that can be updated without changing this object."""
         new = MomentTensors(
             self.n_features, self.order, missing=self.missing, feature_names=self.feature_names
         )
@@ -224,24 +230,25 @@ class MomentTensors:
 
     @property
     def weight(self) -> float:
+        """The total weight of the rows seen."""
         return self._sums.weight
 
     @property
     def mean(self) -> np.ndarray:
-        """(n,)"""
+        """The mean of the rows, of shape (n,)."""
         centre = self._sums.centre
         mean: np.ndarray = centre + self._averages(centre)[1 : self.n_features + 1]
         return mean
 
     @property
     def covariance(self) -> np.ndarray:
-        """(n, n), central second moments; needs order 2."""
+        """The covariance of the rows, of shape (n, n); it needs order 2."""
         return self.tensor(2, central=True)
 
     def about(self, centre: npt.ArrayLike) -> np.ndarray:
-        """Averages of the products of x - centre, of orders 0..d in the packed layout; (N,).
+        """The mean products of x - centre, of all orders 0 to d, as one packed array.
 
-        See ``momentmix.tensors.packed`` for the layout: all entries of order 0, then 1, and so on.
+        ``momentmix.tensors.packed`` explains the layout: all entries of order 0, then 1, and so on.
         """
         centre = np.asarray(centre, dtype=np.float64)
         if centre.shape != (self.n_features,):
@@ -257,7 +264,7 @@ class MomentTensors:
         return self._sums.averages(centre)
 
     def tensor(self, order: int, *, central: bool = False) -> np.ndarray:
-        """The dense moment of one order about the origin, or about the mean; (n,) * order."""
+        """The moment of one order about the origin, or about the mean; (n,) * order."""
         k = self._held(whole_order(order))
         packed = self.about(self.mean if central else np.zeros(self.n_features))
         return to_numpy(unpack(packed[order_slice(self.n_features, k)], self.n_features, k))
@@ -273,19 +280,19 @@ class MomentTensors:
         return k
 
     def inner_with(self, P: Atoms, weights: Sequence[float], gradient: bool) -> InnerProducts:
-        """What ``bilinear`` gives for atoms, from the packed moments; independent of ``count``."""
+        """Inner products with atoms, from the packed moments; independent of ``count``."""
         d, key = self._held(len(weights) - 1), tuple(weights)
         if key not in self._polynomials:
             self._polynomials[key] = Polynomial(self._up_to(d), self.n_features, weights)
         return self._polynomials[key].expected(P, gradient)
 
     def inner(self, other: MomentTensors, weights: Sequence[float]) -> float:
-        """Σ_k w_k ⟨M_k, M'_k⟩ of two sets of moments."""
+        """The sum over k of w_k ⟨M_k, M'_k⟩, for two sets of moments."""
         n, d = self.n_features, len(weights) - 1
         return _weighted_dot(self._up_to(d), other._up_to(d), n, weights)
 
     def squared_distance(self, other: MomentTensors, weights: Sequence[float]) -> float:
-        """Σ_k w_k ‖M_k - M'_k‖², without the cancellation of three inner products."""
+        """The sum over k of w_k ‖M_k - M'_k‖², without cancellation."""
         n, d = self.n_features, len(weights) - 1
         difference = self._up_to(d) - other._up_to(d)
         return _weighted_dot(difference, difference, n, weights)
@@ -295,25 +302,25 @@ class MomentTensors:
         return self.about(np.zeros(n))[: total_size(n, self._held(d))]
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write an .npz file, whole or not at all; numbers only, no pickle."""
+        """Write an .npz file of numbers, whole or not at all."""
         with written_whole(path) as file:
             write_arrays(file, self.state())
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> MomentTensors:
-        """Read a file of :meth:`save`. Nothing in it is executed, nor read that does not belong."""
+        """Read a file that :meth:`save` wrote; nothing in it is executed."""
         try:
             return cls.from_state(read_arrays(path, MEMBERS))
         except ValueError as error:
             raise ValueError(f"{path} does not hold moments: {error}") from error
 
     def state(self) -> dict[str, np.ndarray]:
-        """Everything there is to know, as arrays of numbers."""
+        """All that there is to know, as arrays of numbers."""
         return state_arrays(MomentState(self.count, self._sums, self.feature_names))
 
     @classmethod
     def from_state(cls, state: dict[str, np.ndarray]) -> MomentTensors:
-        """What :meth:`state` gave, perhaps by way of a file; a ValueError if it cannot be."""
+        """Make moments from what :meth:`state` gave; a ValueError if it cannot be."""
         count, sums, names = checked_state(state)
         new = cls(len(sums.centre), sums.order, missing=sums.missing, feature_names=names)
         new._hold(count, sums)
