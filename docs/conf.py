@@ -25,7 +25,10 @@ autosummary_generate = True
 autodoc_typehints = "none"  # numpydoc says it in words
 numpydoc_show_class_members = True
 numpydoc_class_members_toctree = False
-numpydoc_show_inherited_class_members = {"momentmix.MomentMixture": True}
+numpydoc_show_inherited_class_members = {
+    "momentmix.MomentMixture": True,
+    "momentmix.KnownCovarianceMixture": True,
+}
 numpydoc_xref_param_type = False
 
 html_theme = "pydata_sphinx_theme"

@@ -3,6 +3,7 @@
 import ast
 import contextlib
 import importlib
+import inspect
 import json
 import re
 import runpy
@@ -19,6 +20,7 @@ import momentmix
 from momentmix import Mixture, MomentMixture
 from momentmix.cli import app
 from momentmix.datasets import load_quakes
+from momentmix.estimators.base import SOLVED
 
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -111,13 +113,44 @@ def test_names_in_the_mathematics_are_there():
             found(wrong)
 
 
-def test_the_api_page_has_every_public_name():
+def listed_names():
     lines = (DOCS / "api.md").read_text(encoding="utf-8").splitlines()
-    listed = [line.strip() for line in lines if re.fullmatch(r"   [A-Za-z_][\w.]*", line)]
+    return [line.strip() for line in lines if re.fullmatch(r"   [A-Za-z_][\w.]*", line)]
+
+
+def test_the_api_page_has_every_public_name():
+    listed = listed_names()
     assert len(listed) == len(set(listed))
     assert {name for name in listed if "." not in name} == set(momentmix.__all__)
     for name in listed:
         assert found(name).__doc__, name
+
+
+@pytest.mark.parametrize("name", listed_names())
+def test_summaries_are_whole_sentences(name):
+    """The table of the API page shows a docstring up to its first period and blank."""
+    summary = " ".join(inspect.getdoc(found(name)).split("\n\n")[0].split())
+    assert summary.endswith("."), summary
+    assert not re.search(r"\b(Thms?|Eqs?|Prop|Def|App|Sec|e\.g|i\.e|cf|vs)\.", summary), summary
+    assert len(summary.partition(". ")[0]) >= 20, summary
+
+
+def documented(cls, section):
+    """The names in one section of a docstring, and whether each has a text."""
+    doc = inspect.getdoc(cls)
+    body = re.search(rf"^{section}\n-+\n(.*?)(?=^\w[\w ]*\n-+\n|\Z)", doc, re.S | re.M).group(1)
+    entries = re.findall(r"^(\w+)(?: : .+)?\n((?:    .*\n?|\n)*)", body, re.M)
+    return {name: bool(text.strip()) for name, text in entries}
+
+
+@pytest.mark.parametrize("cls", [MomentMixture, momentmix.KnownCovarianceMixture])
+def test_every_parameter_and_attribute_has_a_text(cls):
+    parameters = documented(cls, "Parameters")
+    signature = list(inspect.signature(cls.__init__).parameters)[1:]
+    assert set(parameters) == set(signature)
+    attributes = documented(cls, "Attributes")
+    assert set(SOLVED) - {"prior_strength_", "collapsed_"} <= set(attributes)
+    assert all((parameters | attributes).values())
 
 
 def python_blocks(path):

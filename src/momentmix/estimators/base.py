@@ -54,7 +54,7 @@ SOLVED = (
 
 
 class MixtureEstimator(MixturePredictions):
-    """A mixture to be fitted by its moments, in the manner of scikit-learn's GaussianMixture."""
+    """What the estimators share: fits to rows, to moments and to streams."""
 
     n_components: int
     max_iter: int
@@ -84,18 +84,57 @@ class MixtureEstimator(MixturePredictions):
     # Fits
 
     def fit(self, X: Table, y: object = None, sample_weight: Table = None) -> Self:
-        """Fit to the rows of X; ``sample_weight`` counts each row that many times."""
+        """Fit the mixture to the rows of X.
+
+        Parameters
+        ----------
+        X : array of shape (p, n)
+            The rows. A pandas table, or a Dask array or DataFrame, works too.
+        y : ignored
+            It is there because scikit-learn's pipelines pass it.
+        sample_weight : array of shape (p,), optional
+            How many times each row counts. A row of weight 3 counts like that row three times.
+
+        Returns
+        -------
+        self
+        """
         self._check_settings()
         return self._fitted(lambda: self._data(X, sample_weight))
 
     def fit_predict(self, X: Table, y: object = None, sample_weight: Table = None) -> np.ndarray:
-        """Fit to the rows of X, and tell the most probable component of each."""
+        """Fit the mixture to the rows of X, and return the most probable component of each.
+
+        Parameters
+        ----------
+        X : array of shape (p, n)
+            The rows.
+        y : ignored
+            It is there because scikit-learn's pipelines pass it.
+        sample_weight : array of shape (p,), optional
+            How many times each row counts.
+
+        Returns
+        -------
+        array of shape (p,)
+        """
         return self.fit(X, y, sample_weight).predict(X)
 
     def fit_moments(self, P: object, y: object = None) -> Self:
-        """Fit to the moments of a Mixture, of Samples, debiased ones included, or MomentTensors.
+        """Fit the mixture to the moments of a distribution, without rows.
 
-        There is no likelihood to polish, so this is the moment estimate itself.
+        Without rows there is no likelihood, so this is the moment estimate, without polish.
+
+        Parameters
+        ----------
+        P : MomentTensors, Samples or Mixture
+            The distribution whose moments are matched. Samples may have known noise to take out.
+        y : ignored
+            It is there because scikit-learn's pipelines pass it.
+
+        Returns
+        -------
+        self
         """
         self._check_settings()
         data = data_of(P)
@@ -187,11 +226,23 @@ class MixtureEstimator(MixturePredictions):
     def partial_fit(self, X: Table, y: object = None, sample_weight: Table = None) -> Self:
         """Take in one more batch of rows, and forget the rows.
 
-        The moments so far are in ``moments_``. Parameters are solved for when they are first asked
-        for (``means_``, ``predict``, …), and then equal those of ``fit`` with ``polish=None`` on
-        all batches together, to rounding where the solver gets there (1e-8 of parameters that the
-        data determine). A Dask array or DataFrame is a batch too. ``fit`` and ``fit_moments``
-        end the stream.
+        Only the moments are kept, in ``moments_``. The parameters are solved for when you first ask
+        for them (``means_``, ``predict`` and so on). They equal those of ``fit`` with
+        ``polish=None`` on all batches together, to about 1e-8 where the data determine them.
+        ``fit`` and ``fit_moments`` end the stream.
+
+        Parameters
+        ----------
+        X : array of shape (p, n)
+            The rows of this batch. A Dask array or DataFrame is a batch too.
+        y : ignored
+            It is there because scikit-learn's pipelines pass it.
+        sample_weight : array of shape (p,), optional
+            How many times each row counts.
+
+        Returns
+        -------
+        self
         """
         self._check_settings()
         with self._kept_if_refused(), thread_limit(self.n_jobs):

@@ -25,63 +25,116 @@ if TYPE_CHECKING:
 
 
 class KnownCovarianceMixture(MixtureEstimator):
-    """Mixture of Gaussians with one known covariance: signals seen through known noise.
+    """Find signals, the means of a mixture, through Gaussian noise of known covariance.
 
-    Finds the m means and their weights at noise levels where clusters overlap so much that k-means
-    and EM from random starts see nothing: the noise is taken out of the moments exactly, the
-    moments are decomposed, and EM with the covariance held fixed finishes.
+    It works at noise levels where clusters overlap so much that k-means and EM from random starts
+    see nothing, if there are many rows. All components have the covariance of the noise and differ
+    only in their means and weights.
 
     Parameters
     ----------
     n_components : int
-        Number of means, m.
+        The number of signals, m.
     covariance : float, array of shape (n,) or (n, n), or "estimate"
-        Of the noise: a variance, variances, or a matrix. "estimate" takes noise of equal variance
-        in all features and finds it in the directions in which the means do not differ, the
-        trailing eigenvalues of the covariance of X; that needs n ≥ m.
+        The covariance of the noise: one variance, n variances, or a matrix. "estimate" assumes the
+        same variance in all features. It finds the variance in the directions in which the means do
+        not differ (the trailing eigenvalues of the covariance of X), which needs n ≥ m.
     order : int, default=3
-        Moments of orders 1 to ``order`` are matched.
+        Moments of orders 1 to ``order`` are matched. A moment of order k is a mean of products of k
+        features.
     order_weights : "auto" or sequence of order + 1 floats, default="auto"
-        Weights of orders 0..order in the cost, in coordinates where the data are centred and the
-        noise is spherical. "auto" is 1/k!, the inverse sampling variance of debiased moments.
+        How much each of the orders 0 to ``order`` counts, in coordinates where the data are centred
+        and the noise is spherical. "auto" is 1/k!, the inverse of how the sampling variance of such
+        moments grows.
     omega : float, optional
-        The paper's ω in place of ``order_weights``: C(d, k) ω^(2(d-k)), on moments about the
-        origin of X as it is given.
+        The ω of the paper, in place of ``order_weights``: C(d, k) ω^(2(d-k)) for moments about the
+        origin of X as it is given. Use it to reproduce the paper.
     augmentation : {"implicit", "post-processing"}, default="implicit"
-        The two forms of the paper's augmented system.
+        The two forms of the paper's augmented system. In "implicit" the weights sum to 1 at every
+        step; in "post-processing" they are scaled afterwards.
     solver : {"auto", "gauss-newton", "lbfgs"}, default="auto"
+        How the difference of the moments is minimised. "auto" is Gauss-Newton, which takes few
+        steps; "lbfgs" is a gradient method, as in the paper.
     init : {"auto", "random", "spectral"}, default="auto"
-        Starts of the decomposition; see :func:`momentmix.symmetric_cp`.
+        Where the decomposition of the moments starts; see :func:`momentmix.symmetric_cp`.
     n_init : int or "auto", default="auto"
-        Number of starts. "auto" stops when several agree, and lets plain EM starts compete.
+        The number of starts. "auto" stops when several end at the same solution, and also tries
+        plain starts of EM.
     polish : {"em", None}, default="em"
-        None gives the moment estimate itself.
+        Whether EM, with the covariance held fixed, finishes the fit. None gives the estimate from
+        moments alone.
     max_iter : int, default=500
-        Limit on iterations of each solver.
+        The limit on iterations of each solver.
     tol : float, default=1e-6
-        EM stops when the mean log-likelihood gains less.
-    weights_init, means_init : arrays, optional
-        A start of one's own; then no other start is tried.
-    random_state : int, RandomState or None
+        EM stops when a step raises the mean log-likelihood by less.
+    weights_init : array of shape (m,), optional
+        Weights to start from; then no other start is tried.
+    means_init : array of shape (m, n), optional
+        Means to start from; then no other start is tried.
+    random_state : int, RandomState or None, default=None
+        The seed of the random starts. A number makes fits repeatable.
     warm_start : bool, default=False
-        Start from the last solution.
+        Whether ``fit`` starts from the last solution.
     verbose : int, default=0
         1 shows a progress bar.
     n_jobs : int, optional
-        Threads; by default as many as the BLAS may use.
+        The number of threads; by default as many as NumPy's linear algebra uses.
 
     Attributes
     ----------
-    weights_, means_ : ndarray of shape (m,) and (m, n)
+    weights_ : ndarray of shape (m,)
+        How often each signal occurs. Components are sorted by it, the largest first, unless a start
+        was given.
+    means_ : ndarray of shape (m, n)
+        The signals.
     covariance_ : float or ndarray
         The covariance of the noise, as given or estimated.
-    covariances_, precisions_, precisions_cholesky_ : ndarray
-        In the shapes of the type "spherical", "diag" or "tied"; precisions are None where the
-        covariance is singular.
+    covariances_ : ndarray
+        The same in the shape of the type "spherical", "diag" or "tied".
+    precisions_ : ndarray or None
+        The inverses of ``covariances_``; None where the covariance is singular.
+    precisions_cholesky_ : ndarray or None
+        Their Cholesky factors, as in scikit-learn.
     mixture_ : Mixture
-    converged_, n_iter_, n_passes_, objective_, lower_bound_, history_, moments_
-        As in :class:`MomentMixture`, whose prior has no say here: the covariance is known. The
-        components come by falling weight, unless a start was given.
+        The fitted mixture, to save, load and condition.
+    converged_ : bool
+        Whether the fit came to its end before ``max_iter``.
+    interrupted_ : bool
+        Whether Ctrl-C ended the fit; then the attributes hold the best so far.
+    n_iter_ : int
+        The iterations of the solver that gave the result.
+    n_passes_ : int
+        The passes over the data in all.
+    objective_ : float
+        The difference of the moments at the start that led to the result.
+    lower_bound_ : float
+        The mean log-likelihood of a row; NaN without polish, which does not look at it.
+    lower_bounds_ : list of float
+        The mean log-likelihoods that the starts have led to.
+    log_posterior_ : float
+        The same as ``lower_bound_``, because a known covariance needs no prior.
+    history_ : list of float
+        The difference of the moments after each iteration of that start.
+    moments_ : MomentTensors
+        After ``partial_fit``: the moments of all batches.
+
+    See Also
+    --------
+    MomentMixture : For covariances that are not known.
+    symmetric_cp : The decomposition alone.
+    debiased_moment : Moments with the noise taken out.
+
+    Notes
+    -----
+    The part of the noise in the moments is a known polynomial of its covariance, and is subtracted
+    exactly (Theorem 5.1 of [1]_). What is left are the moments of m points, which are matched by
+    points with weights. The error of a third moment under noise of size σ grows as σ³/√p for p
+    rows.
+
+    References
+    ----------
+    .. [1] J. M. Pereira, J. Kileel and T. G. Kolda, "Tensor Moments of Gaussian Mixture Models:
+       Theory and Applications", arXiv:2202.06930, 2022.
 
     Examples
     --------
@@ -140,10 +193,21 @@ class KnownCovarianceMixture(MixtureEstimator):
         self.n_jobs = n_jobs
 
     def fit_moments(self, P: object, y: object = None) -> Self:
-        """Fit to the moments of a Mixture, of Samples or MomentTensors, with the noise in them.
+        """Fit the signals to the moments of a distribution that still has the noise in it.
 
-        It is this estimator that takes the noise out. For moments that are without it already,
-        set ``covariance=0``, or use :func:`momentmix.symmetric_cp`.
+        This estimator takes the noise out. If the moments are without noise already, set
+        ``covariance=0``, or use :func:`momentmix.symmetric_cp`.
+
+        Parameters
+        ----------
+        P : MomentTensors, Samples or Mixture
+            The distribution whose moments are matched.
+        y : ignored
+            It is there because scikit-learn's pipelines pass it.
+
+        Returns
+        -------
+        self
         """
         return super().fit_moments(P)
 

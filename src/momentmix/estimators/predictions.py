@@ -17,7 +17,7 @@ from momentmix.support.checks import generator
 
 
 class MixturePredictions(DensityMixin, BaseEstimator):
-    """The methods of a fitted estimator, which has a ``mixture_``."""
+    """What a fitted estimator answers about rows."""
 
     mixture_: Mixture
     n_features_in_: int
@@ -27,36 +27,120 @@ class MixturePredictions(DensityMixin, BaseEstimator):
         raise NotImplementedError
 
     def score_samples(self, X: Table) -> np.ndarray:
-        """Log density of each row; of a Dask array or DataFrame a lazy Dask array, as below."""
+        """The logarithm of the density at each row.
+
+        Parameters
+        ----------
+        X : array of shape (p, n)
+            The rows. A Dask array or DataFrame works too.
+
+        Returns
+        -------
+        array of shape (p,)
+            For Dask input it is a lazy Dask array.
+        """
         return self._by_row(X, _log_density)
 
     def score(self, X: Table, y: object = None) -> float:
-        """Mean log density of the rows."""
+        """The mean of the logarithm of the density over the rows; higher is better.
+
+        Parameters
+        ----------
+        X : array of shape (p, n)
+            The rows. A Dask array or DataFrame works too.
+        y : ignored
+            It is there because scikit-learn's pipelines pass it.
+
+        Returns
+        -------
+        float
+        """
         total, count = self._total_score(X)
         return total / count
 
     def predict(self, X: Table) -> np.ndarray:
-        """The most probable component of each row."""
+        """The number of the most probable component of each row.
+
+        Parameters
+        ----------
+        X : array of shape (p, n)
+            The rows. A Dask array or DataFrame works too.
+
+        Returns
+        -------
+        array of shape (p,)
+            Whole numbers from 0. For Dask input it is a lazy Dask array.
+        """
         return self._by_row(X, _most_probable, dtype=np.int64)
 
     def predict_proba(self, X: Table) -> np.ndarray:
-        """Posterior probability of each component for each row."""
+        """The probability of each component for each row, with the parameters as fitted.
+
+        Parameters
+        ----------
+        X : array of shape (p, n)
+            The rows. A Dask array or DataFrame works too.
+
+        Returns
+        -------
+        array of shape (p, m)
+            Each row sums to 1. For Dask input it is a lazy Dask array.
+        """
         check_is_fitted(self)
         return self._by_row(X, posterior, width=self.mixture_.n_components)
 
     def sample(self, n_samples: int = 1) -> tuple[np.ndarray, np.ndarray]:
-        """Random rows of the fitted mixture, and the component of each."""
+        """Draw random rows from the fitted mixture, and the component of each.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+            The number of rows.
+
+        Returns
+        -------
+        X : ndarray of shape (n_samples, n)
+            The rows.
+        labels : ndarray of shape (n_samples,)
+            The component that each row came from.
+        """
         check_is_fitted(self)
         X, labels = self.mixture_.sample(n_samples, generator(self.random_state))
         return to_numpy(X), to_numpy(labels)
 
     def bic(self, X: Table) -> float:
-        """Bayesian information criterion; the lower the better."""
+        """The Bayesian information criterion on the rows; lower is better.
+
+        It compares fits of the same rows, for instance with different numbers of components. It is
+        -2 times the log-likelihood plus the number of parameters times the logarithm of the number
+        of rows.
+
+        Parameters
+        ----------
+        X : array of shape (p, n)
+            The rows. A Dask array or DataFrame works too.
+
+        Returns
+        -------
+        float
+        """
         total, p = self._total_score(X)
         return -2 * total + self._n_parameters() * float(np.log(p))
 
     def aic(self, X: Table) -> float:
-        """Akaike information criterion; the lower the better."""
+        """The Akaike information criterion on the rows; lower is better.
+
+        It is -2 times the log-likelihood plus twice the number of parameters.
+
+        Parameters
+        ----------
+        X : array of shape (p, n)
+            The rows. A Dask array or DataFrame works too.
+
+        Returns
+        -------
+        float
+        """
         return -2 * self._total_score(X)[0] + 2 * self._n_parameters()
 
     def _total_score(self, X: Table) -> tuple[float, int]:
