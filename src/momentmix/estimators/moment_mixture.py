@@ -20,98 +20,170 @@ from momentmix.matching.starts import Init
 
 
 class MomentMixture(MixtureEstimator):
-    """Gaussian mixture fitted by its moments, then by its likelihood.
+    """Gaussian mixture model with the methods of scikit-learn's ``GaussianMixture``.
 
-    A drop-in for scikit-learn's ``GaussianMixture``: same methods and fitted attributes. Rows in
-    memory are fitted by EM on a penalised likelihood, and exchanges of a merge for a split repair
-    what EM leaves wrong. Moments are matched where rows are not to be read again (``polish=None``,
-    ``partial_fit``, ``fit_moments``, Dask), and where starts of that kind are asked for
-    (``n_init``). Components come by falling weight, unless a start was given.
+    Fits rows in memory by EM on a penalised likelihood, and then repairs the result: it merges two
+    components and splits a third while that improves the fit. So it often finds the right groups
+    where restarts of EM stop at a poor solution. It can also fit moments (means of products of
+    features) where rows should be read only once.
 
     Parameters
     ----------
     n_components : int, default=1
+        The number of components, m.
     covariance_type : {"full", "tied", "diag", "spherical"}, default="full"
+        The shapes that components may have. "full": each its own ellipsoid. "tied": one ellipsoid
+        for all. "diag": each its own ellipsoid along the axes, so that features do not correlate
+        within a component. "spherical": each its own ball.
     order : int or "auto", default="auto"
-        Moments of orders 1 to ``order`` are matched. "auto" is the least order that can determine
-        the parameters, and at least 4 where there are few enough moments.
+        For fits of moments: moments of orders 1 to ``order`` are matched. "auto" is the smallest
+        order that determines the parameters well, and at least 4 for full and tied covariances
+        where there are few enough moments.
     order_weights : "auto" or sequence of order + 1 floats, default="auto"
-        Weights of orders 0..order in the cost, in centred and scaled coordinates. "auto" derives
-        them from the sampling noise of the moments: of normal data (1/k!) without polish, which
-        knows the moments alone, and of the samples themselves with it.
+        For fits of moments: how much each of the orders 0 to ``order`` counts, in centred and
+        scaled coordinates. "auto" derives this from the sampling noise of the moments. Without
+        polish the noise is taken to be that of normal data, which gives 1/k! for order k. With
+        polish it is measured on the rows.
     omega : float, optional
-        The paper's ω in place of ``order_weights``: C(d, k) ω^(2(d-k)), on moments about the
-        origin of X as it is given. The fit then depends on origin and unit, as in the paper.
+        The ω of the paper, in place of ``order_weights``: C(d, k) ω^(2(d-k)) for moments about the
+        origin of X as it is given. The fit then depends on origin and unit. Use it to reproduce the
+        paper.
     weighting : {"auto", "optimal", "orders"}, default="auto"
-        "orders" uses one weight an order. "optimal" uses the inverse covariance that the distinct
-        moments of samples have: at first of normal ones (Hermite moments), then of samples of the
-        mixture found, which is known from its own moments of twice the order. "auto" is "optimal"
-        where the moments are at most 2,000, and "orders" beyond a few thousand. With polish the
-        first of the two weights is enough, for starts of EM.
+        For fits of moments: how differences are weighted. "orders" uses one weight for each order.
+        "optimal" uses the inverse of the covariance that moments of samples have: first for normal
+        data, and then for samples of the fitted mixture. "auto" is "optimal" for up to 2,000
+        moments. With polish, the first of the two weights is enough.
     augmentation : {"implicit", "post-processing"}, default="implicit"
-        The two forms of the paper's augmented system.
+        The two forms of the paper's augmented system. In "implicit" the weights sum to 1 at every
+        step; in "post-processing" they are scaled afterwards.
     solver : {"auto", "gauss-newton", "lbfgs"}, default="auto"
+        How the difference of the moments is minimised. "auto" is Gauss-Newton, which takes few
+        steps; "lbfgs" is a gradient method, as in the paper.
     init : {"auto", "random", "k-means++", "spectral"}, default="auto"
-        Where moment fits start. "auto" takes several kinds in turn.
+        Where fits of moments start: at rows drawn at random, at rows that k-means++ draws far from
+        each other, or at a decomposition of the third moment. "auto" takes the first two in turn.
+    init_params : {"auto", "kmeans", "k-means++", "random", "random_from_data"}, default="auto"
+        Where EM starts, by scikit-learn's names: at the clusters of k-means, around rows that
+        k-means++ draws far from each other, from random responsibilities, or around rows drawn at
+        random. "auto" takes k-means first and then random rows. Each start is repaired, so the
+        result depends little on it. Where there are no rows in memory to start from
+        (``polish=None``, ``partial_fit``, ``fit_moments``, Dask), fits of moments start in the way
+        of ``init`` that comes nearest. Give ``init`` or ``init_params``, not both.
     n_init : int or "auto", default="auto"
-        Number of moment starts. "auto" searches with polish: EM from k-means and random starts,
-        each repaired by exchanges of a merge for a split, until two agree; and without polish
-        tries moment starts until enough agree.
+        The number of starts. "auto" runs EM from k-means and random starts and repairs each, until
+        two end at the same solution; without polish, it tries fits of moments until enough agree. A
+        number asks for so many fits of moments, then EM from the best one, without repairs.
+        Together with ``init_params``, a number asks for so many starts of that kind, each repaired,
+        or for fewer if two agree before.
     polish : {"em", None}, default="em"
-        None gives the moment estimate itself.
-    prior : {"auto", "cv", None} or float, default="auto"
-        How firmly the covariances of the components are held together. Their logarithms are taken
-        to be normal about a common one, with the weight of so many rows in each component: a
-        number, 3n - 1 for "auto" (2 for diag and spherical), or one that cross-validation chooses
-        ("cv"). The effect vanishes beside many rows; on few it keeps components from collapsing
-        onto a handful of them. No covariance is then smaller than what rounding of the columns
-        hides, either. None maximises the likelihood alone, as scikit-learn does. A tied covariance
-        has no others to be held to.
+        Whether EM finishes the fit. None gives the estimate from moments alone, which reads the
+        rows once.
     reg_covar : float, default=1e-6
-        The least variance that a component may have in any direction, relative to the variance of
-        the data there.
+        The smallest variance that a component may have in any direction, relative to the variance
+        of the data there.
     max_iter : int, default=200
-        Limit on iterations of each solver; with 0 the fit is its first start.
+        The limit on iterations of each solver. With 0, the fit is its first start.
     tol : float, default=1e-6
-        EM stops when the mean log-likelihood gains less.
-    weights_init, means_init, covariances_init : arrays, optional
-        A start of one's own, or a part of one, the rest coming from k-means; then no other start
-        is tried.
-    random_state : int, RandomState or None
+        EM stops when a step raises the mean log-likelihood by less.
+    weights_init : array of shape (m,), optional
+        Weights to start from. If you give any part of a start, no other start is tried. The parts
+        that you do not give come from where the fit would start by itself: around ``means_init`` if
+        you give these, else from k-means (or what ``init_params`` names), and without rows in
+        memory from the moment estimate.
+    means_init : array of shape (m, n), optional
+        Means to start from.
+    covariances_init : array, optional
+        Covariances to start from, in the shape of ``covariances_``.
+    precisions_init : array, optional
+        The inverses of ``covariances_init``, in the same shape, as scikit-learn takes them. Give
+        one of the two.
+    random_state : int, RandomState or None, default=None
+        The seed of the random starts. A number makes fits repeatable.
     warm_start : bool, default=False
-        Start from the last solution.
+        Whether ``fit`` starts from the last solution.
     verbose : int, default=0
         1 shows a progress bar.
+    verbose_interval : int, default=10
+        Accepted so that calls of ``GaussianMixture`` work as they are. It changes nothing, because
+        the progress bar keeps its own pace.
     n_jobs : int, optional
-        Threads; by default as many as the BLAS may use.
+        The number of threads; by default as many as NumPy's linear algebra uses.
     moments : {"auto", "tensors", "samples"}, default="auto"
-        What ``polish=None`` works on: the moment tensors that one pass gives, or the samples, read
-        at every step. "auto" takes the cheaper.
+        What ``polish=None`` works on: the moment tensors, made in one pass, or the samples, read at
+        every step. "auto" takes the cheaper.
+    prior : {"auto", "cv", None} or float, default="auto"
+        How firmly the covariances of the components are held together, so that none collapses onto
+        a handful of rows. The strength is a number of rows. "auto" is 3n - 1 for full covariances
+        and 2 for diag and spherical, and "cv" lets cross-validation choose. With many rows the
+        effect vanishes. With a prior, no component is narrower than what rounding of the columns
+        hides. None maximises the likelihood alone, as scikit-learn does. A tied covariance has no
+        others to be held to.
 
     Attributes
     ----------
-    weights_, means_, covariances_, precisions_, precisions_cholesky_ : ndarray
+    weights_ : ndarray of shape (m,)
+        The share of each component. Components are sorted by it, the largest first, unless a start
+        was given.
+    means_ : ndarray of shape (m, n)
+        The centre of each component.
+    covariances_ : ndarray
+        The covariances: (m, n, n) for full, (n, n) for tied, (m, n) for diag, (m,) for spherical.
+    precisions_ : ndarray
+        Their inverses, in the same shape.
+    precisions_cholesky_ : ndarray
+        The Cholesky factors of the inverses, as in scikit-learn.
     mixture_ : Mixture
-    converged_, interrupted_ : bool
+        The fitted mixture, to save, load, condition and draw.
+    converged_ : bool
+        Whether the fit came to its end before ``max_iter``.
+    interrupted_ : bool
+        Whether Ctrl-C ended the fit; then the attributes hold the best so far.
     n_iter_ : int
-        Iterations of the last run of the solver that gave the result.
+        The iterations of the last run of the solver that gave the result.
     n_passes_ : int
-        Passes over the data in all.
+        The passes over the data in all.
     objective_ : float
-        Moment cost of the start that led to the result.
+        The difference of the moments at the start that led to the result.
     lower_bound_ : float
-        Mean log-likelihood a sample; NaN without polish, which has not looked at it.
+        The mean log-likelihood of a row; NaN without polish, which does not look at it.
+    lower_bounds_ : list of float
+        The values that the starts have led to.
     log_posterior_ : float
-        The same less the penalty of the prior: what the fit maximises.
+        ``lower_bound_`` less the penalty of the prior: what the fit maximises.
     prior_strength_ : float
-        Of the prior, in rows; 0 if there is none.
+        The strength of the prior, in rows; 0 if there is none.
     collapsed_ : ndarray of int
-        Components that rest on too few rows, or have no extent in some direction; there is a
-        warning about them, and BIC and AIC mean little.
+        The components that rest on too few rows, or have no width in some direction. There is a
+        warning about them, and BIC and AIC mean little then.
     history_ : list of float
-        Moment cost after each iteration of that start.
+        The difference of the moments after each iteration of that start.
     moments_ : MomentTensors
         After ``partial_fit``: the moments of all batches.
+
+    See Also
+    --------
+    KnownCovarianceMixture : Components that differ only in their means, under known noise.
+    selection.choose_components : Chooses the number of components.
+    sklearn.mixture.GaussianMixture : The class that this one replaces.
+
+    Notes
+    -----
+    With rows in memory, EM [2]_ maximises the log-likelihood less ν/4 Σ_k ‖log Σ_k - L‖², where L
+    is the mean of the log Σ_k and ν the strength of the prior. Repairs exchange a merge for a
+    split, an idea of [3]_. Fits of moments minimise Σ_k w_k ‖M_k - M̂_k‖², the weighted difference
+    of the moments of the mixture and of the data, without forming a tensor [1]_. "optimal" weights
+    are those of the generalised method of moments [4]_.
+
+    References
+    ----------
+    .. [1] J. M. Pereira, J. Kileel and T. G. Kolda, "Tensor Moments of Gaussian Mixture Models:
+       Theory and Applications", arXiv:2202.06930, 2022.
+    .. [2] A. P. Dempster, N. M. Laird and D. B. Rubin, "Maximum Likelihood from Incomplete Data via
+       the EM Algorithm", Journal of the Royal Statistical Society, Series B, 39, 1977.
+    .. [3] N. Ueda, R. Nakano, Z. Ghahramani and G. E. Hinton, "SMEM Algorithm for Mixture Models",
+       Neural Computation, 12, 2000.
+    .. [4] L. P. Hansen, "Large Sample Properties of Generalized Method of Moments Estimators",
+       Econometrica, 50, 1982.
 
     Examples
     --------
