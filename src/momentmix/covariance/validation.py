@@ -24,16 +24,21 @@ def covariance_type(name: object) -> Kind:
     return _KINDS[name]
 
 
-def component_covariance(name: str, array: ArrayLike, m: int, n: int) -> Covariance:
-    """The covariance of a mixture of m components in n features, checked."""
+def component_covariance(
+    name: str, array: ArrayLike, m: int, n: int, argument: str = "covariances"
+) -> Covariance:
+    """The covariance of a mixture of m components in n features, checked.
+
+    ``argument`` is what the user calls the array, for errors.
+    """
     kind = covariance_type(name)
-    array = as_float_array(array, "covariances", (1, 2, 3))
+    array = as_float_array(array, argument, (1, 2, 3))
     if tuple(array.shape) != kind.shape(m, n):
         raise ValueError(
-            f"covariances must have shape {kind.shape(m, n)} for covariance_type={name!r} with {m} "
+            f"{argument} must have shape {kind.shape(m, n)} for covariance_type={name!r} with {m} "
             f"component(s) and {n} feature(s), but have shape {tuple(array.shape)}"
         )
-    return _checked(kind, array, n, "covariances")
+    return _checked(kind, array, n, argument)
 
 
 def common_noise(array: ArrayLike, n: int, name: str = "covariance") -> Covariance:

@@ -13,6 +13,7 @@ from momentmix.estimators.base import MixtureEstimator
 from momentmix.estimators.settings import check_mixture_settings
 from momentmix.fitting.plan import Plan, Sizes, mixture_order, plan_mixture
 from momentmix.fitting.problem import Problem, mixture_problem
+from momentmix.likelihood.starts import InitParams
 from momentmix.matching.fit import Fit
 from momentmix.matching.identifiability import parameter_count
 from momentmix.matching.matching import SolverName
@@ -209,6 +210,7 @@ class MomentMixture(MixtureEstimator):
         augmentation: Literal["implicit", "post-processing"] = "implicit",
         solver: SolverName = "auto",
         init: Init = "auto",
+        init_params: InitParams = "auto",
         n_init: int | Literal["auto"] = "auto",
         polish: Literal["em"] | None = "em",
         reg_covar: float = 1e-6,
@@ -217,9 +219,11 @@ class MomentMixture(MixtureEstimator):
         weights_init: ArrayLike | None = None,
         means_init: ArrayLike | None = None,
         covariances_init: ArrayLike | None = None,
+        precisions_init: ArrayLike | None = None,
         random_state: object = None,
         warm_start: bool = False,
         verbose: int = 0,
+        verbose_interval: int = 10,
         n_jobs: int | None = None,
         moments: Literal["auto", "tensors", "samples"] = "auto",
         prior: float | Literal["auto", "cv"] | None = "auto",
@@ -233,6 +237,7 @@ class MomentMixture(MixtureEstimator):
         self.augmentation = augmentation
         self.solver = solver
         self.init = init
+        self.init_params = init_params
         self.n_init = n_init
         self.polish = polish
         self.reg_covar = reg_covar
@@ -241,9 +246,11 @@ class MomentMixture(MixtureEstimator):
         self.weights_init = weights_init
         self.means_init = means_init
         self.covariances_init = covariances_init
+        self.precisions_init = precisions_init
         self.random_state = random_state
         self.warm_start = warm_start
         self.verbose = verbose
+        self.verbose_interval = verbose_interval
         self.n_jobs = n_jobs
         self.moments = moments
         self.prior = prior

@@ -8,6 +8,7 @@ import numpy as np
 
 from momentmix.covariance import COVARIANCE_TYPES
 from momentmix.fitting.plan import CommonSettings, KnownNoiseSettings, MixtureSettings
+from momentmix.likelihood.starts import INIT_PARAMS
 from momentmix.matching.starts import INITS
 from momentmix.support.checks import number, one_of, positive, whole_number
 
@@ -25,6 +26,13 @@ def check_mixture_settings(s: MixtureSettings) -> None:
         raise ValueError(f"reg_covar must be at most {LARGEST_FLOOR:g}, got {s.reg_covar!r}")
     one_of("weighting", s.weighting, ("auto", "orders", "optimal"))
     one_of("moments", s.moments, ("auto", "tensors", "samples"))
+    one_of("init_params", s.init_params, INIT_PARAMS)
+    if s.init != "auto" and s.init_params != "auto":
+        raise ValueError(
+            f"init={s.init!r} asks for starts by moments, and init_params={s.init_params!r} for "
+            "plain starts of EM; give one of them"
+        )
+    whole_number("verbose_interval", s.verbose_interval, 1)
     if s.prior is not None:
         number("prior", s.prior, 0, "auto", "cv")
         if s.prior == np.inf:

@@ -17,6 +17,8 @@ from momentmix.covariance import Kind, LogNormalPrior, Spherical, common_noise, 
 from momentmix.data.parameters import Parameters
 from momentmix.data.sources import Place
 from momentmix.distributions.mixture import Mixture
+from momentmix.fitting.given import Start, given_covariances, given_means, given_weights
+from momentmix.likelihood.starts import InitParams
 from momentmix.matching.costs import EXPLICIT_PARAMETERS, is_explicit, tensors_pay
 from momentmix.matching.identifiability import (
     HIGHEST_ORDER,
@@ -26,7 +28,7 @@ from momentmix.matching.identifiability import (
     needed_order,
 )
 from momentmix.matching.matching import Augmentation, Model, SolverName, Weighting
-from momentmix.matching.starts import Init
+from momentmix.matching.starts import NEAREST, Init
 from momentmix.moments.orders import augmented_weights
 from momentmix.tensors.packed import total_size
 
@@ -73,7 +75,10 @@ class MixtureSettings(CommonSettings, Protocol):
     covariance_type: str
     weighting: Literal["auto", "optimal", "orders"]
     reg_covar: float
+    init_params: InitParams
     covariances_init: np.ndarray | None
+    precisions_init: np.ndarray | None
+    verbose_interval: int
     moments: Literal["auto", "tensors", "samples"]
     prior: float | Literal["auto", "cv"] | None
 
@@ -92,14 +97,6 @@ class Sizes(NamedTuple):
     rows: int = 0  # that are read at each evaluation of a cost
     order: int | None = None  # the highest order of which moments are known, if not all are
     place: Place = "moments"
-
-
-class Start(NamedTuple):
-    """Where a fit is to start, in the coordinates of X; what is None is to be guessed."""
-
-    weights: np.ndarray | None
-    means: np.ndarray | None
-    covariances: np.ndarray | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,6 +124,7 @@ class Plan:
     by_weight: bool  # components are put in the order of their weights
     verbose: int
     search: Literal["plain", "moments", "estimate"] = "estimate"  # where EM starts
+    init_params: InitParams = "auto"  # which plain starts
     weighting: Weighting = "orders"
     explicit: bool = False  # moments and their Jacobian are held
     prior: LogNormalPrior | None = None
@@ -173,7 +171,7 @@ def plan_mixture(s: MixtureSettings, sizes: Sizes, last: Mixture | None) -> Plan
         s.moments != "samples" or sizes.order is not None
     )
     pays = s.moments == "auto" and tensors_pay(sizes.rows, kind, m, n, order)
-    given = _mixture_start(s)
+    given = _mixture_start(s, kind, n)
     return Plan(
         kind=kind,
         m=m,
@@ -186,10 +184,11 @@ def plan_mixture(s: MixtureSettings, sizes: Sizes, last: Mixture | None) -> Plan
         weighting=_weighting(s, explicit, total_size(n, order), rough=in_memory),
         explicit=explicit,
         tensors=(pays or s.moments == "tensors") and not in_memory and sizes.place != "moments",
-        init=s.init,
+        init=NEAREST.get(s.init_params, s.init),
         n_init=_count(s.n_init),
         polish=polish,
-        search="estimate" if not in_memory else "plain" if s.n_init == "auto" else "moments",
+        search=_search(s) if in_memory else "estimate",
+        init_params=s.init_params,
         prior=kind.prior(n, s.prior),
         cross_validated=s.prior == "cv" and in_memory,
         rounding=s.prior is not None,
@@ -349,25 +348,22 @@ def _last(s: CommonSettings, kind: Kind | None, n: int, last: Mixture | None) ->
     return Start(*Parameters.of(last))
 
 
-def _mixture_start(s: MixtureSettings) -> Start | None:
-    start = Start(s.weights_init, s.means_init, s.covariances_init)
+def _search(s: MixtureSettings) -> Literal["plain", "moments"]:
+    """Where EM starts on rows in memory: a number of starts of no kind means moment fits."""
+    return "plain" if s.n_init == "auto" or s.init_params != "auto" else "moments"
+
+
+def _mixture_start(s: MixtureSettings, kind: Kind, n: int) -> Start | None:
+    m = int(s.n_components)
+    covariances = given_covariances(kind, m, n, s.covariances_init, s.precisions_init)
+    start = Start(given_weights(s.weights_init, m), given_means(s.means_init, m, n), covariances)
     return None if all(part is None for part in start) else start
 
 
 def _known_noise_start(s: KnownNoiseSettings, n: int) -> Start | None:
+    """A start whose covariances need not be said; means alone have equal weights."""
     m = int(s.n_components)
-    if s.means_init is None:
-        if s.weights_init is not None:
-            raise ValueError("weights_init needs means_init as well")
+    weights, means = given_weights(s.weights_init, m), given_means(s.means_init, m, n)
+    if weights is None and means is None:
         return None
-    means = np.asarray(s.means_init, dtype=np.float64)
-    if means.shape != (m, n) or not np.all(np.isfinite(means)):
-        raise ValueError(
-            f"means_init must be finite and have shape {(m, n)}, got shape {means.shape}"
-        )
-    weights = np.full(m, 1 / m)
-    if s.weights_init is not None:
-        weights = np.asarray(s.weights_init, dtype=np.float64)
-        if weights.shape != (m,) or not np.all(weights > 0) or abs(weights.sum() - 1) > 1e-6:
-            raise ValueError(f"weights_init must be {m} positive numbers with sum 1")
-    return Start(weights, means, np.empty((m, 0)))
+    return Start(np.full(m, 1 / m) if weights is None else weights, means, np.empty((m, 0)))

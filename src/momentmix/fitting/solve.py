@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 
@@ -41,7 +42,7 @@ def solve(problem: Problem, plan: Plan, rng: np.random.Generator, hurried: bool 
     start: Parameters | None = None
     fit: Fit | None = None
     with suppress(KeyboardInterrupt):
-        start = starting_point(problem, plan, rng)
+        start = starting_point(problem, plan, rng, hurried)
         if not hurried:
             fit = _solved(problem, plan, start, rng)
     if fit is None:  # interrupted before anything was found
@@ -62,7 +63,8 @@ def _solved(
         return problem.moments.estimate(rng, start, plan.verbose)
     if start is None and plan.max_iter == 0 and plan.search != "estimate":
         assert isinstance(likelihood, RowLikelihood)
-        start = next(plain_starts(likelihood, plan.m, rng))  # as in scikit-learn: a start alone
+        # As in scikit-learn: a start alone.
+        start = next(plain_starts(likelihood, plan.m, rng, plan.init_params))
     fit = _climbed(problem, likelihood, plan, start, rng)
     if fit is None or fit.interrupted:
         return fit
@@ -164,9 +166,13 @@ def _reached(fit: Fit, result: EMResult, n_iter: int) -> Fit:
 def _from_plain_starts(likelihood: Likelihood, plan: Plan, rng: np.random.Generator) -> Fit | None:
     """EM from starts without moments, each repaired, until enough agree."""
     sample = likelihood.sample(rng)
-    with Progress(plan.verbose, 10) as progress:
+    with Progress(plan.verbose, plan.n_init or 10) as progress:
         search = LikelihoodSearch(sample, rng, plan.tol, plan.max_iter, progress.start)
-        return search.finished(likelihood, search.promising(plan.m), repair=True)
+        candidates = search.promising(plan.m, plan.init_params)
+        if plan.n_init is not None:
+            starts = plain_starts(sample, plan.m, rng, plan.init_params)
+            candidates = map(Candidate, islice(starts, plan.n_init))
+        return search.finished(likelihood, candidates, repair=True)
 
 
 def _from_moment_fits(

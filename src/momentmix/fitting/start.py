@@ -5,55 +5,57 @@ from __future__ import annotations
 import numpy as np
 
 from momentmix.data.parameters import Parameters
-from momentmix.distributions.mixture import Mixture
-from momentmix.fitting.plan import Plan, Start
+from momentmix.fitting.given import Start
+from momentmix.fitting.plan import Plan
 from momentmix.fitting.problem import Problem
 from momentmix.likelihood.rows import RowLikelihood
 from momentmix.likelihood.starts import nearest_start, plain_starts
 from momentmix.matching.starts import around_points
 
 
-def starting_point(problem: Problem, plan: Plan, rng: np.random.Generator) -> Parameters | None:
+def starting_point(
+    problem: Problem, plan: Plan, rng: np.random.Generator, hurried: bool = False
+) -> Parameters | None:
     """The start that was asked for, what is missing of it filled in; None if none was."""
     if plan.start is None:
         return None
     weights, means, covariances = plan.start
     if weights is None or means is None or covariances is None:
-        guess = problem.frame.back(_guess(plan.start, problem, plan, rng))
+        guess = problem.frame.back(_guess(plan.start, problem, plan, rng, hurried))
         weights = guess.weights if weights is None else weights
         means = guess.means if means is None else means
         covariances = guess.covariances if covariances is None else covariances
-    start = Parameters(weights, means, covariances)
-    if problem.floor is not None:  # the covariances are free, and these may be anything
-        start = _checked(start, problem)
-    return problem.frame.forward(start)
+    return problem.frame.forward(Parameters(weights, means, covariances))
 
 
-def _checked(start: Parameters, problem: Problem) -> Parameters:
-    kind = problem.frame.kind
-    checked = Parameters.of(Mixture(*start, kind.name))
-    try:
-        kind.precision_cholesky(checked.covariances)
-    except np.linalg.LinAlgError:
-        raise ValueError("covariances_init must be positive definite") from None
-    return checked
-
-
-def _guess(start: Start, problem: Problem, plan: Plan, rng: np.random.Generator) -> Parameters:
-    """What stands in for the parts of a start that are not given: those of k-means as a rule."""
-    likelihood, m, n = problem.likelihood, plan.m, plan.n
-    rows = likelihood if isinstance(likelihood, RowLikelihood) else None
+def _guess(
+    start: Start, problem: Problem, plan: Plan, rng: np.random.Generator, hurried: bool
+) -> Parameters:
+    """What stands in for the parts of a start that are not given."""
     if start.means is None:
-        if rows is None:
-            raise ValueError("without rows, weights_init or covariances_init need means_init too")
-        return next(plain_starts(rows, m, rng))
-    means = np.asarray(start.means, dtype=np.float64)
-    if means.shape != (m, n):
-        raise ValueError(f"means_init must have shape {(m, n)}, got {means.shape}")
-    points = problem.frame.apply(means)
-    if rows is None or not np.all(np.isfinite(points)):
+        return _start_of_its_own(problem, plan, rng, hurried)
+    points, rows = problem.frame.apply(start.means), problem.likelihood
+    if not isinstance(rows, RowLikelihood) or not np.all(np.isfinite(points)):
         return around_points(plan.kind, points)
     nearest = nearest_start(rows, rows.X, points)
     if start.covariances is not None or nearest.weights.min() <= 0:
-        nearest = nearest._replace(weights=np.full(m, 1 / m))
+        nearest = nearest._replace(weights=np.full(plan.m, 1 / plan.m))
     return nearest
+
+
+def _start_of_its_own(
+    problem: Problem, plan: Plan, rng: np.random.Generator, hurried: bool
+) -> Parameters:
+    """Where the fit would start by itself: at k-means as a rule, or at the moment estimate."""
+    likelihood = problem.likelihood
+    if plan.search != "estimate":
+        assert isinstance(likelihood, RowLikelihood)
+        return next(plain_starts(likelihood, plan.m, rng, plan.init_params))
+    if hurried:
+        return problem.moments.guess(rng)
+    if plan.m == 1:
+        return problem.moments.single().parameters
+    fit = problem.moments.estimate(rng, None, plan.verbose)
+    if fit.interrupted:
+        raise KeyboardInterrupt
+    return fit.parameters if likelihood is None else likelihood.widened(fit.parameters)

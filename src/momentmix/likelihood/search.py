@@ -16,7 +16,7 @@ from momentmix.data.parameters import Parameters
 from momentmix.likelihood.em import EMResult, Likelihood
 from momentmix.likelihood.moves import SMALL_DATA, relocations, split_and_merge
 from momentmix.likelihood.rows import RowLikelihood
-from momentmix.likelihood.starts import plain_starts
+from momentmix.likelihood.starts import InitParams, plain_starts
 from momentmix.matching.fit import Fit
 from momentmix.solvers import Solution
 from momentmix.support.parallel import single_threaded_blas
@@ -155,9 +155,9 @@ class LikelihoodSearch:
         """Whether enough starts have ended at the best optimum known."""
         return self._ends >= self.patience * AGREEING and not self.rugged
 
-    def promising(self, m: int) -> Iterator[Candidate]:
+    def promising(self, m: int, init: InitParams = "auto") -> Iterator[Candidate]:
         """Plain starts of m components; on small data the better ones of many."""
-        starts = plain_starts(self.likelihood, m, self.rng)
+        starts = plain_starts(self.likelihood, m, self.rng, init)
         yield Candidate(next(starts))
         if self.likelihood.X.size > SMALL_DATA:
             return

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import count
+from typing import Literal, TypeAlias
 
 import numpy as np
 from sklearn.cluster import KMeans
@@ -13,14 +14,17 @@ from sklearn.exceptions import ConvergenceWarning
 from momentmix.data.content import DIGITS
 from momentmix.data.parameters import Parameters
 from momentmix.likelihood.rows import RowLikelihood
-from momentmix.matching.starts import random_points
+from momentmix.matching.starts import random_points, spread_points
 from momentmix.support.parallel import single_threaded_openmp
+
+#: Which starts there are to be: several kinds, or one by the name that scikit-learn gives it.
+InitParams: TypeAlias = Literal["auto", "kmeans", "k-means++", "random", "random_from_data"]
 
 
 def plain_starts(
-    likelihood: RowLikelihood, m: int, rng: np.random.Generator
+    likelihood: RowLikelihood, m: int, rng: np.random.Generator, init: InitParams = "auto"
 ) -> Iterator[Parameters]:
-    """Starts of EM without end: k-means twice, then around random rows.
+    """Starts of EM without end, of one kind; for "auto" k-means twice, then around random rows.
 
     Distances are taken in the features' own units and in those of the fit, in turn: a full
     covariance makes all directions alike, and hides clusters that the features show.
@@ -30,12 +34,8 @@ def plain_starts(
         views.insert(0, likelihood.X @ likelihood.to_features)
     views = [np.round(view, DIGITS) for view in views]
     for i in count():
-        X = views[i % len(views)]
-        if i < 2:
-            yield cluster_start(likelihood, X, m, rng)
-        else:
-            points = random_points(X, likelihood.weights, m, rng)
-            yield nearest_start(likelihood, X, points)
+        kind = ("kmeans" if i < 2 else "random_from_data") if init == "auto" else init
+        yield STARTS[kind](likelihood, views[i % len(views)], m, rng)
 
 
 def cluster_start(
@@ -45,6 +45,39 @@ def cluster_start(
     p = likelihood.weights
     uniform = bool(np.all(p == p[0]))
     return likelihood.from_responsibilities(kmeans_labels(X, None if uniform else p, m, rng))
+
+
+def spread_start(
+    likelihood: RowLikelihood, X: np.ndarray, m: int, rng: np.random.Generator
+) -> Parameters:
+    """Around rows that k-means++ has drawn, far from each other."""
+    return nearest_start(likelihood, X, spread_points(X, likelihood.weights, m, rng))
+
+
+def random_row_start(
+    likelihood: RowLikelihood, X: np.ndarray, m: int, rng: np.random.Generator
+) -> Parameters:
+    """Around rows drawn at random."""
+    return nearest_start(likelihood, X, random_points(X, likelihood.weights, m, rng))
+
+
+def random_start(
+    likelihood: RowLikelihood, X: np.ndarray, m: int, rng: np.random.Generator
+) -> Parameters:
+    """One M-step from random responsibilities, by which all components are nearly alike."""
+    R = rng.uniform(size=(len(X), m))
+    return likelihood.from_responsibilities(R / R.sum(axis=1, keepdims=True))
+
+
+#: A start from rows X (p, n), which are the likelihood's own in some units.
+PlainStart: TypeAlias = Callable[[RowLikelihood, np.ndarray, int, np.random.Generator], Parameters]
+STARTS: dict[InitParams, PlainStart] = {
+    "kmeans": cluster_start,
+    "k-means++": spread_start,
+    "random": random_start,
+    "random_from_data": random_row_start,
+}
+INIT_PARAMS: tuple[InitParams, ...] = ("auto", *STARTS)
 
 
 def nearest_start(likelihood: RowLikelihood, X: np.ndarray, points: np.ndarray) -> Parameters:

@@ -81,6 +81,13 @@ INITS: tuple[Init, ...] = ("random", "k-means++", "spectral", "auto")
 Draw: TypeAlias = Callable[[np.ndarray, np.ndarray | None, int, np.random.Generator], np.ndarray]
 #: Starts at points drawn from the data.
 POINTS: dict[str, Draw] = {"random": random_points, "k-means++": spread_points}
+#: What comes nearest here to the starts of EM, by the names that scikit-learn gives those.
+NEAREST: dict[str, Init] = {
+    "kmeans": "k-means++",
+    "k-means++": "k-means++",
+    "random": "random",
+    "random_from_data": "random",
+}
 
 
 def around_points(kind: Kind, means: np.ndarray, share: float = 0.5) -> Parameters:
