@@ -20,6 +20,7 @@ class MixturePredictions(DensityMixin, BaseEstimator):
     """What a fitted estimator answers about rows."""
 
     mixture_: Mixture
+    means_: np.ndarray
     n_features_in_: int
     random_state: object
 
@@ -165,7 +166,10 @@ class MixturePredictions(DensityMixin, BaseEstimator):
             return map_rows(X, function, self.mixture_, width, dtype)
         X = self._rows(X)
         found = function(self.mixture_, X)
-        return found.astype(X.dtype, copy=False) if found.dtype.kind == "f" else found
+        if found.dtype.kind != "f":
+            return found
+        # As scikit-learn does: float32 where the rows of the fit and these are both of that kind.
+        return found.astype(np.result_type(X, self.means_), copy=False)
 
     def _rows(self, X: Table) -> np.ndarray:
         return validate_data(self, X, reset=False, dtype=[np.float64, np.float32])

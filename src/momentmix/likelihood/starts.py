@@ -64,9 +64,16 @@ def random_row_start(
 def random_start(
     likelihood: RowLikelihood, X: np.ndarray, m: int, rng: np.random.Generator
 ) -> Parameters:
-    """One M-step from random responsibilities, by which all components are nearly alike."""
+    """One M-step from random responsibilities, the means then moved apart.
+
+    They differ by 1/√p at first, where EM gains next to nothing and would stop; so their spread is
+    made that of the rows, which is 1.
+    """
     R = rng.uniform(size=(len(X), m))
-    return likelihood.from_responsibilities(R / R.sum(axis=1, keepdims=True))
+    start = likelihood.from_responsibilities(R / R.sum(axis=1, keepdims=True))
+    apart = start.means - start.means.mean(axis=0)
+    size = np.sqrt(np.mean(apart**2))
+    return start._replace(means=start.means + apart * (1 / size - 1 if size > 0 else 0.0))
 
 
 #: A start from rows X (p, n), which are the likelihood's own in some units.
