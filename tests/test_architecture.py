@@ -69,11 +69,13 @@ def imports(path, package=PACKAGE):
 def origins(package=PACKAGE):
     """The layer from which each public name of ``__init__`` comes."""
     result = {}
-    for node in ast.parse((package / "__init__.py").read_text(encoding="utf-8")).body:
+    for node in ast.walk(ast.parse((package / "__init__.py").read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom):
             module = importlib.util.resolve_name(
                 "." * node.level + (node.module or ""), package.name
             )
+            if module.partition(".")[0] != package.name:
+                continue
             for alias in node.names:
                 layer = (module.split(".")[1:] or [alias.name])[0]
                 result[alias.asname or alias.name] = layer

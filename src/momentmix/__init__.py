@@ -1,16 +1,6 @@
 """Gaussian mixtures through their moments."""
 
-from momentmix.decomposition.symmetric_cp import SymmetricCP, symmetric_cp
-from momentmix.distributions.mixture import Mixture
-from momentmix.distributions.moment_tensors import MomentTensors
-from momentmix.distributions.samples import Samples, debiased_moment
-from momentmix.estimators.known_covariance import KnownCovarianceMixture
-from momentmix.estimators.moment_mixture import MomentMixture
-from momentmix.moments.atoms import Gradient
-from momentmix.moments.functions import contract, contract_grad, inner, inner_grad, squared_distance
-from momentmix.moments.orders import augmented_weights
-from momentmix.support.warnings import CollapseWarning
-from momentmix.tensors.dense import dense_moment
+from typing import TYPE_CHECKING
 
 __all__ = [
     "CollapseWarning",
@@ -33,3 +23,61 @@ __all__ = [
 ]
 
 __version__ = "0.1.0"
+
+# A name is imported when it is first asked for, so that whoever wants a version, moments or the
+# command need not wait for all of scikit-learn. Type checkers see plain imports; a test holds the
+# two lists together.
+if TYPE_CHECKING:
+    from momentmix.decomposition.symmetric_cp import SymmetricCP, symmetric_cp
+    from momentmix.distributions.mixture import Mixture
+    from momentmix.distributions.moment_tensors import MomentTensors
+    from momentmix.distributions.samples import Samples, debiased_moment
+    from momentmix.estimators.known_covariance import KnownCovarianceMixture
+    from momentmix.estimators.moment_mixture import MomentMixture
+    from momentmix.moments.atoms import Gradient
+    from momentmix.moments.functions import (
+        contract,
+        contract_grad,
+        inner,
+        inner_grad,
+        squared_distance,
+    )
+    from momentmix.moments.orders import augmented_weights
+    from momentmix.support.warnings import CollapseWarning
+    from momentmix.tensors.dense import dense_moment
+else:
+    _HOMES = {
+        "decomposition.symmetric_cp": ("SymmetricCP", "symmetric_cp"),
+        "distributions.mixture": ("Mixture",),
+        "distributions.moment_tensors": ("MomentTensors",),
+        "distributions.samples": ("Samples", "debiased_moment"),
+        "estimators.known_covariance": ("KnownCovarianceMixture",),
+        "estimators.moment_mixture": ("MomentMixture",),
+        "moments.atoms": ("Gradient",),
+        "moments.functions": (
+            "contract",
+            "contract_grad",
+            "inner",
+            "inner_grad",
+            "squared_distance",
+        ),
+        "moments.orders": ("augmented_weights",),
+        "support.warnings": ("CollapseWarning",),
+        "tensors.dense": ("dense_moment",),
+    }
+
+    def __getattr__(name):
+        """A public name from its home, or a part of the package such as ``datasets``."""
+        from importlib import import_module, util
+
+        for home, names in _HOMES.items():
+            if name in names:
+                value = getattr(import_module(f"{__name__}.{home}"), name)
+                globals()[name] = value
+                return value
+        if not name.startswith("_") and util.find_spec(f"{__name__}.{name}"):
+            return import_module(f"{__name__}.{name}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def __dir__():
+        return sorted({*globals(), *__all__})

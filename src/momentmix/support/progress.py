@@ -2,14 +2,37 @@
 
 from __future__ import annotations
 
-from tqdm.auto import tqdm
+import warnings
+from typing import Protocol
+
+
+class Bar(Protocol):
+    """What is asked of a bar of tqdm."""
+
+    def update(self, n: int) -> object: ...
+    def set_postfix(self, shown: dict[str, str], *, refresh: bool) -> None: ...
+    def close(self) -> None: ...
+
+
+def _bar(total: int, what: str) -> Bar:
+    """A widget in a notebook that can show one, and else a line of text.
+
+    A notebook without ipywidgets gets the line of text too, which is no reason for a warning.
+    """
+    from tqdm import TqdmWarning
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TqdmWarning)
+        from tqdm.autonotebook import tqdm
+    bar: Bar = tqdm(total=total, desc=what)
+    return bar
 
 
 class Progress:
     """Shows how many starts are done, the last moment cost and the best likelihood."""
 
     def __init__(self, verbose: int, total: int, what: str = "starts") -> None:
-        self._bar = tqdm(total=total, desc=what, disable=not verbose)
+        self._bar = _bar(total, what) if verbose else None
         self._best = -float("inf")
         self._shown: dict[str, str] = {}
 
@@ -20,8 +43,7 @@ class Progress:
         else:
             self._best = max(self._best, value)
             self._shown["likelihood"] = f"{self._best:.5f}"
-        self._bar.set_postfix(self._shown, refresh=False)
-        self._bar.update(1)
+        self._show(self._shown, done=1)
 
     def step(self, i: int, value: float) -> None:
         """EM has done a step."""
@@ -29,13 +51,16 @@ class Progress:
 
     def iteration(self, i: int, value: float) -> None:
         """A solver has done an iteration."""
-        if i == 1:
-            self._bar.update(1)
-        if not self._bar.disable:
-            self._bar.set_postfix(iteration=i, objective=f"{value:.6g}", refresh=False)
+        self._show({"iteration": str(i), "objective": f"{value:.6g}"}, done=int(i == 1))
+
+    def _show(self, shown: dict[str, str], done: int) -> None:
+        if self._bar is not None:
+            self._bar.set_postfix(shown, refresh=False)
+            self._bar.update(done)
 
     def __enter__(self) -> Progress:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._bar.close()
+        if self._bar is not None:
+            self._bar.close()
