@@ -15,6 +15,7 @@ from matplotlib.testing.decorators import remove_ticks_and_titles
 
 from momentmix import Mixture, MomentMixture, MomentTensors, Samples, plotting
 from momentmix.plotting import MixtureDisplay
+from momentmix.plotting.mixtures import mass_levels
 
 IMAGES = Path(__file__).parent / "images"
 PLANE = Mixture(
@@ -96,6 +97,8 @@ def draw(picture, path):
         remove_ticks_and_titles(figure)
         for ax in axes:
             ax.set(xlabel="", ylabel="")
+            for text in ax.texts:
+                text.set_text("")
             for text in ax.get_legend().get_texts() if ax.get_legend() else []:
                 text.set_text("")
         figure.savefig(path, dpi=60)
@@ -136,7 +139,7 @@ def test_contours_enclose_their_share():
     x, y = (np.linspace(lo, hi, 400) for lo, hi in ((-5, 9), (-5, 8)))
     points = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
     grid = np.exp(PLANE.log_prob(points))
-    level = plotting._mass_levels(grid, np.array([0.5]))[0]
+    level = mass_levels(grid, np.array([0.5]))[0]
     assert abs(np.mean(np.exp(PLANE.log_prob(big)) > level) - 0.5) < 0.02
     ax = plotting.plot_ellipses(PLANE, mass=(0.5,))
     X, labels = PLANE.sample(20_000, 1)

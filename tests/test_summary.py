@@ -4,14 +4,26 @@ from scipy.integrate import quad
 
 import oracles
 from momentmix import Mixture, MomentTensors, Samples
+from momentmix.selection import choose_components, why_no_more
 from momentmix.summary import (
+    FitSummary,
+    Origin,
+    certainty_of,
     closeness,
+    column_summaries,
     comparable_order,
     components,
+    correlation_matrices,
+    features_by_tellingness,
+    listed,
     moment_match,
     names_of,
+    percent,
     readable,
     remarks,
+    standardised_means,
+    strongest_correlations,
+    telling_features,
 )
 
 
@@ -107,14 +119,14 @@ def test_remarks_say_what_is_wrong_and_nothing_else():
     X, _ = good.sample(2000, 0)
     assert remarks(good, 2000, moment_match(good, Samples(X))) == []
     few = Mixture([0.003, 0.997], [[0.0, 0], [5, 5]], np.ones((2, 2)), "diag")
-    assert "Component 0 rests on about 3 rows" in remarks(few, 1000)[0]
+    assert "Component 0 rests on few rows (about 3), too few" in remarks(few, 1000)[0]
     assert remarks(few, 1_000_000) == []
     same = Mixture([0.5, 0.5], [[0.0, 0], [0.1, 0]], np.ones((2, 2)), "diag")
     assert remarks(same) == ["Components 0 and 1 nearly coincide; one component fewer may do as well."]  # fmt: skip  # noqa: E501
     flat = Mixture([0.5, 0.5], [[0.0, 0], [5, 5]], [[1.0, 1], [1.0, 1e-7]], "diag")
-    assert remarks(flat)[0].startswith("Component 1 has almost no extent")
+    assert remarks(flat)[0].startswith("Component 1 has almost no width")
     full = Mixture([0.5, 0.5], flat.means, [np.eye(2), np.ones((2, 2)) + 1e-8 * np.eye(2)])
-    assert remarks(full)[0].startswith("Component 1 has almost no extent")
+    assert remarks(full)[0].startswith("Component 1 has almost no width")
     tied = Mixture([0.5, 0.5], flat.means, np.diag([1, 1e-7]), "tied")
     assert [r[:21] for r in remarks(tied)] == ["The covariance that a"]
     zero = Mixture([1.0], [[0.0, 0]], [0.0], "spherical")
@@ -124,7 +136,128 @@ def test_remarks_say_what_is_wrong_and_nothing_else():
     one = Mixture([1.0], [X.mean(axis=0)], [X.var(axis=0)], "diag")
     found = remarks(one, len(X), moment_match(one, Samples(X)))
     assert len(found) == 1
-    assert found[0].startswith("The moments of order 2, 4 differ")
+    assert found[0].startswith("The moments of order 2 and 4 differ")
+
+
+def test_one_remark_names_all_that_it_is_true_of():
+    m = 15
+    weights = np.r_[np.full(11, 0.002), np.full(4, 0.978 / 4)]
+    means = 9.0 * np.arange(m)[:, None] + np.zeros(2)
+    means[12:14] = means[11]
+    mixture = Mixture(weights, means, np.r_[np.ones((9, 2)), np.full((2, 2), 1e-3), np.ones((4, 2))], "diag")  # fmt: skip  # noqa: E501
+    few, flat, same = remarks(mixture, 1000)
+    assert few.startswith("Components 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 10 rest on few rows (about ")
+    assert few.count("2, ") == 10
+    assert flat.startswith("Components 9 and 10 have almost no width in some direction")
+    assert "set by the fit's lower limit, not by the data" in flat
+    assert same == "Components 11, 12 and 13 nearly coincide; fewer components may do as well."
+    two = Mixture(np.full(4, 0.25), [[0.0], [0], [9], [9]], np.ones((4, 1)), "diag")
+    assert remarks(two) == ["Components 0 and 1 nearly coincide, and so do 2 and 3; fewer components may do as well."]  # fmt: skip  # noqa: E501
+    told = remarks(mixture, 1000, collapsed=range(1, 11))
+    assert told[0].startswith("Component 0 rests on few rows (about 2), too few")
+    assert not any("reg_covar" in remark for remark in remarks(mixture, 1000))
+
+
+def test_correlations_are_those_of_the_covariances():
+    rng = np.random.default_rng(1)
+    L = rng.normal(size=(3, 4, 4))
+    S, weights, means = L @ L.swapaxes(1, 2), np.array([0.2, 0.5, 0.3]), rng.normal(size=(3, 4))
+    full = Mixture(weights, means, S)
+    expected = [matrix / np.sqrt(np.outer(np.diag(matrix), np.diag(matrix))) for matrix in S]
+    np.testing.assert_allclose(correlation_matrices(full), expected, rtol=1e-12)
+    found = strongest_correlations(full, 5)
+    above = np.sort([abs(r[a, b]) for r in expected for a in range(4) for b in range(a + 1, 4)])
+    np.testing.assert_allclose([abs(one.value) for one in found], above[::-1][:5])
+    X, _ = full.sample(200_000, 0)
+    for j, a, b, value, together in found:
+        np.testing.assert_allclose(value, expected[j][a, b])
+        np.testing.assert_allclose(together, np.corrcoef(X[:, a], X[:, b])[0, 1], atol=0.02)
+    tied = Mixture(weights, means, S[0], "tied")
+    assert correlation_matrices(tied).shape == (1, 4, 4)
+    assert {one.component for one in strongest_correlations(tied)} == {None}
+    assert correlation_matrices(Mixture([1.0], means[:1], np.ones((1, 4)), "diag")) is None
+    assert strongest_correlations(Mixture([1.0], [[0.0]], [[[1.0]]])) == []
+    dead = Mixture([1.0], [[0.0, 0]], [[[1.0, 0], [0, 0]]])
+    np.testing.assert_array_equal(correlation_matrices(dead)[0, 0], [1, 0])
+
+
+def test_certainty_is_that_of_scikit_learn(monkeypatch):
+    from sklearn.mixture import GaussianMixture
+
+    mixture = Mixture([0.3, 0.4, 0.3], [[0.0, 0], [2, 0], [0, 9]], np.ones((3, 2)), "diag")
+    X, _ = mixture.sample(500, 0)
+    em = GaussianMixture(3, covariance_type="diag")
+    em.weights_, em.means_ = mixture.weights, mixture.means
+    em.precisions_cholesky_ = 1 / np.sqrt(mixture.covariances)
+    p, labels = em.predict_proba(X), em.predict(X)
+    monkeypatch.setattr("momentmix.summary.certainty._BLOCK_NUMBERS", 300)  # many blocks
+    found = certainty_of(mixture, X)
+    np.testing.assert_array_equal(found.taken, [np.sum(labels == j) for j in range(3)])
+    doubtful = p.max(axis=1) < 0.8
+    np.testing.assert_array_equal(found.doubtful, [np.sum(doubtful & (labels == j)) for j in range(3)])  # fmt: skip  # noqa: E501
+    assert found.sure == np.sum(p.max(axis=1) >= 0.9)
+    mean = [p[labels == j, j].mean() for j in range(3)]
+    np.testing.assert_allclose(found.mean_probability, mean, rtol=1e-9)
+    (pair,) = found.confused_pairs()
+    assert pair[:2] == (0, 1)
+    np.testing.assert_allclose(pair.rows, p[labels == 0, 1].sum() + p[labels == 1, 0].sum())
+    nobody = certainty_of(Mixture([1.0, 0.0], X[:2], [1.0, 1.0], "spherical"), X)
+    assert nobody.taken.tolist() == [500, 0]
+    assert np.isnan(nobody.mean_probability[1])
+    far = certainty_of(mixture, np.array([[1e200, 0.0]]))  # no density to speak of
+    assert far.doubtful.sum() == 1
+
+
+def test_standardised_means_and_tellingness():
+    mixture = Mixture([0.5, 0.5], [[0.0, 1, 7], [10, 1.5, 7]], np.ones((2, 3)), "diag")
+    z = standardised_means(mixture)
+    np.testing.assert_allclose(z[:, 0], [-5 / np.sqrt(26), 5 / np.sqrt(26)])
+    np.testing.assert_array_equal(z[:, 2], 0)
+    assert features_by_tellingness(mixture) == [0, 1, 2]
+    assert telling_features(mixture.marginal([2, 1, 0]), 2) == [1, 2]
+    point = Mixture([1.0], [[3.0]], [0.0], "spherical")
+    np.testing.assert_array_equal(standardised_means(point), 0)
+
+
+def test_columns_and_their_gaps():
+    X = np.array([[1.0, 5], [2, np.nan], [6, 5]])
+    first, second = column_summaries(X, ["a", "b"])
+    assert first == ("a", 3, np.std([1, 2, 6]), 1, 2, 6, 0)
+    assert second == ("b", 5, 0, 5, 5, 5, 1)
+    summary = FitSummary(truth(), "t", X=X[[0, 2]], origin=Origin(gaps={"x1": 4}))
+    assert [column.gaps for column in summary.columns] == [0, 4]
+    (empty,) = column_summaries(np.full((2, 1), np.nan), ["e"])
+    assert empty.gaps == 2
+    assert readable(empty.mean) == "—"
+
+
+def test_the_number_tried_last_is_said_to_be_the_last():
+    X, _ = truth().sample(60, 0)
+    settings = {"covariance_type": "spherical", "random_state": 0}
+
+    def words(best, choices, **changes):
+        choices = [c._replace(bic=float(abs(c.n_components - best)), collapsed=0) for c in choices]
+        for name, value in changes.items():
+            setattr(choices[-1].fit, name, value)
+        return why_no_more(choices, len(X))
+
+    _, choices = choose_components(X, most=3, patience=9, **settings)
+    assert words(2, choices) == ""
+    assert words(3, choices) == "3 is the most components that were tried; more may be better still."  # fmt: skip  # noqa: E501
+    assert (
+        FitSummary(truth(), "t", X=X, choices=[choices[0]]).remarks[0].startswith("1 is the most")
+    )
+    assert words(3, choices, order=2) == "3 is the largest number of components that moments of order 2 determine."  # fmt: skip  # noqa: E501
+    assert words(3, choices, interrupted_=True).startswith("The search was interrupted at 3")
+    _, choices = choose_components(X[:7], most=9, patience=9, **settings)
+    assert why_no_more(choices[:1], 7) == "1 is the largest number of components that so few rows allow."  # fmt: skip  # noqa: E501
+
+
+def test_lists_and_shares_read_well():
+    assert [listed(range(k)) for k in range(4)] == ["", "0", "0 and 1", "0, 1 and 2"]
+    assert listed(range(20), 3) == "0, 1, 2 and 17 more"
+    assert [percent(x) for x in (0, 0.001, 0.5, 0.999, 1)] == [
+        "0 %", "less than 1 %", "50 %", "more than 99 %", "100 %"]  # fmt: skip
 
 
 def test_numbers_read_well():

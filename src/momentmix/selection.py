@@ -33,6 +33,25 @@ def best_choice(choices: Sequence[Choice]) -> Choice:
     return min((c for c in choices if c.collapsed == fewest), key=lambda choice: choice.bic)
 
 
+def why_no_more(choices: Sequence[Choice], rows: int) -> str:
+    """A sentence where the best number is the largest that was tried; else nothing.
+
+    ``rows`` is the number of rows that were fitted.
+    """
+    largest = max(choices, key=lambda choice: choice.n_components)
+    m, fit = largest.n_components, largest.fit
+    if best_choice(choices).n_components < m:
+        return ""
+    if fit.interrupted_:
+        return f"The search was interrupted at {m}; more components may be better still."
+    kind = covariance_type(fit.covariance_type)
+    if not _determines(m + 1, rows, fit.mixture_.n_features, kind, fit.order):
+        enough_rows = _determines(m + 1, rows, fit.mixture_.n_features, kind, "auto")
+        what = f"moments of order {fit.order} determine" if enough_rows else "so few rows allow"
+        return f"{m} is the largest number of components that {what}."
+    return f"{m} is the most components that were tried; more may be better still."
+
+
 def choose_components(
     X: ArrayLike,
     most: int = 15,

@@ -1,0 +1,57 @@
+"""Where pictures are drawn, of what, and in which colour."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from momentmix.distributions.mixture import Mixture
+from momentmix.summary import names_of
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from matplotlib.axes import Axes
+
+    from momentmix.estimators.base import MixtureEstimator
+
+    #: A mixture, or a fitted estimator that has found one.
+    Model: TypeAlias = Mixture | MixtureEstimator
+
+
+def mixture_of(model: object) -> Mixture:
+    if isinstance(model, Mixture):
+        return model
+    found = getattr(model, "mixture_", None)
+    if not isinstance(found, Mixture):
+        raise TypeError(
+            f"a Mixture or a fitted estimator is needed, got {type(model).__name__}; call fit first"
+        )
+    return found
+
+
+def axes_or_new(ax: Axes | None) -> Axes:
+    if ax is not None:
+        return ax
+    new: Axes = pyplot_or_error().subplots(layout="constrained")[1]
+    return new
+
+
+def pyplot_or_error() -> ModuleType:
+    try:
+        from matplotlib import pyplot
+    except ImportError as error:
+        raise ImportError("pictures need matplotlib: pip install 'momentmix[plot]'") from error
+    module: ModuleType = pyplot
+    return module
+
+
+def text_colour() -> str:
+    """The colour of text, so that lines show on light and on dark."""
+    import matplotlib
+
+    return str(matplotlib.rcParams["text.color"])
+
+
+def axis_label(mixture: Mixture, feature: int) -> str:
+    """The name of a feature as it is: a dollar in it begins no formula."""
+    return names_of(mixture)[feature].replace("$", r"\$")

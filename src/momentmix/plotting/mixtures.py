@@ -1,0 +1,206 @@
+"""Pictures of a mixture over samples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from momentmix.distributions.mixture import Mixture
+from momentmix.plotting.axes import (
+    axes_or_new,
+    axis_label,
+    mixture_of,
+    pyplot_or_error,
+    text_colour,
+)
+from momentmix.plotting.colours import component_colour
+from momentmix.plotting.marks import mark_components
+from momentmix.summary import covariance_matrices, feature_variances, telling_features
+from momentmix.support.array import to_numpy
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from numpy.typing import ArrayLike
+
+    from momentmix.plotting.axes import Model
+
+#: Samples that a picture shows at most.
+MOST_DOTS = 5000
+#: Points of a grid along each side.
+_GRID_POINTS = 160
+
+
+def plot_density(
+    model: Model,
+    X: ArrayLike | None = None,
+    *,
+    features: Sequence[int] = (0, 1),
+    levels: int = 8,
+    ax: Axes | None = None,
+) -> Axes:
+    """Contours of the density of two features over the samples (figure 1 of the paper).
+
+    Each contour encloses a share of the probability; they are evenly spaced from 0.05 to 0.95.
+    """
+    mixture, ax = mixture_of(model), axes_or_new(ax)
+    flat = mixture.marginal(list(features))
+    _draw_samples(ax, mixture, X, features)
+    xx, yy = _grid(flat, None if X is None else np.asarray(X)[:, list(features)])
+    points = np.column_stack([xx.ravel(), yy.ravel()])
+    density = np.exp(to_numpy(flat.log_prob(points))).reshape(xx.shape)
+    heights = mass_levels(density, np.linspace(0.95, 0.05, levels))
+    ax.contour(xx, yy, density, levels=heights, colors=text_colour(), linewidths=0.8)
+    mark_components(ax, to_numpy(flat.means))
+    return _labelled_axes(ax, mixture, features)
+
+
+def plot_ellipses(
+    model: Model,
+    X: ArrayLike | None = None,
+    *,
+    features: Sequence[int] = (0, 1),
+    mass: Sequence[float] = (0.5, 0.9),
+    ax: Axes | None = None,
+) -> Axes:
+    """For each component the ellipses that hold the shares ``mass`` of its probability."""
+    mixture, ax = mixture_of(model), axes_or_new(ax)
+    from matplotlib.patches import Ellipse
+
+    flat = mixture.marginal(list(features))
+    _draw_samples(ax, mixture, X, features)
+    width = 1.6 if mixture.n_components <= 8 else 1.1
+    normals = zip(to_numpy(flat.means), covariance_matrices(flat), strict=True)
+    for j, (mean, matrix) in enumerate(normals):
+        values, vectors = np.linalg.eigh(matrix)
+        angle = float(np.degrees(np.arctan2(vectors[1, 1], vectors[0, 1])))
+        for share in mass:
+            # Of a normal pair, the share within Mahalanobis distance r is 1 - exp(-r²/2).
+            radius = np.sqrt(-2 * np.log1p(-share))
+            short, long = 2 * radius * np.sqrt(np.maximum(values, 0))
+            ax.add_patch(
+                Ellipse(
+                    mean,
+                    long,
+                    short,
+                    angle=angle,
+                    fill=False,
+                    linewidth=width,
+                    color=component_colour(j),
+                )
+            )
+    mark_components(ax, to_numpy(flat.means))
+    return _labelled_axes(ax, mixture, features)
+
+
+def plot_marginal(
+    model: Model,
+    X: ArrayLike | None = None,
+    *,
+    feature: int = 0,
+    numbers: bool = True,
+    ax: Axes | None = None,
+) -> Axes:
+    """The density of one feature, that of each component below it, and a histogram of samples.
+
+    Components are numbered at their peaks unless ``numbers`` is false.
+    """
+    mixture, ax = mixture_of(model), axes_or_new(ax)
+    line = mixture.marginal([feature])
+    column = None if X is None else np.asarray(X)[:, [feature]]
+    low, high = _shown_range(line, column)
+    x = np.linspace(low[0], high[0], 400)
+    if column is not None:
+        ax.hist(column[:, 0], bins="auto", range=(low[0], high[0]), density=True, color="#9999994d")
+    parts = np.exp(to_numpy(line.log_joint(x[:, None])))
+    ax.plot(x, parts.sum(axis=1), color=text_colour(), linewidth=1.8)
+    for j, part in enumerate(parts.T):
+        ax.plot(x, part, color=component_colour(j), linewidth=1.2)
+    ax.set(xlabel=axis_label(mixture, feature), yticks=[])
+    if numbers:
+        peaks = np.argmax(parts, axis=0)
+        mark_components(ax, np.column_stack([x[peaks], np.max(parts, axis=0)]))
+    return ax
+
+
+def plot_pairs(
+    model: Model,
+    X: ArrayLike | None = None,
+    *,
+    features: Sequence[int] | None = None,
+    most: int = 4,
+    figure: Figure | None = None,
+) -> np.ndarray:
+    """Every feature alone on the diagonal, every pair with ellipses below it; an array of Axes.
+
+    By default the ``most`` features in which the components lie furthest apart.
+    """
+    mixture = mixture_of(model)
+    chosen = list(telling_features(mixture, most) if features is None else features)
+    n = len(chosen)
+    size = 2.2 * n + 0.6, 2.2 * n + 0.4
+    if figure is None:
+        figure = pyplot_or_error().figure(figsize=size, layout="constrained")
+    else:
+        figure.set_size_inches(size)
+    axes: np.ndarray = figure.subplots(n, n, squeeze=False)
+    for i, j in np.ndindex(n, n):
+        ax = axes[i, j]
+        if i == j:
+            plot_marginal(mixture, X, feature=chosen[i], numbers=False, ax=ax)
+        elif i > j:
+            plot_ellipses(mixture, X, features=(chosen[j], chosen[i]), ax=ax)
+        else:
+            ax.set_visible(False)
+            continue
+        ax.set(xlabel=ax.get_xlabel() if i == n - 1 else "")
+        ax.set(ylabel=ax.get_ylabel() if j == 0 and i > 0 else "")
+        ax.tick_params(labelsize="small")
+    return axes
+
+
+def _draw_samples(ax: Axes, mixture: Mixture, X: ArrayLike | None, features: Sequence[int]) -> None:
+    """Samples in the colour of their most probable component; a fixed choice of them if many."""
+    if X is None:
+        return
+    X = np.asarray(X, dtype=float)
+    if len(X) > MOST_DOTS:
+        X = X[np.random.default_rng(0).choice(len(X), MOST_DOTS, replace=False)]
+    labels = np.argmax(to_numpy(mixture.log_joint(X)), axis=1)
+    x, y = X[:, features[0]], X[:, features[1]]
+    colours = [component_colour(j) for j in labels]
+    ax.scatter(x, y, c=colours, s=8, alpha=0.45, linewidths=0, rasterized=True)
+
+
+def _shown_range(mixture: Mixture, X: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """What a picture shows: the samples, or three deviations about each mean, with a margin."""
+    means = to_numpy(mixture.means)
+    spread = 3 * np.sqrt(feature_variances(mixture))
+    low, high = (means - spread).min(axis=0), (means + spread).max(axis=0)
+    if X is not None:
+        low, high = X.min(axis=0), X.max(axis=0)
+    margin = 0.05 * np.where(high > low, high - low, 1.0)
+    return low - margin, high + margin
+
+
+def _grid(mixture: Mixture, X: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """The two coordinates of the points at which a density of two features is computed."""
+    low, high = _shown_range(mixture, X)
+    x, y = (np.linspace(a, b, _GRID_POINTS) for a, b in zip(low, high, strict=True))
+    xx, yy = np.meshgrid(x, y)
+    return xx, yy
+
+
+def mass_levels(density: np.ndarray, shares: np.ndarray) -> np.ndarray:
+    """Densities above which the given shares of the probability on the grid lie, rising."""
+    falling = np.sort(density.ravel())[::-1]
+    mass = np.cumsum(falling)
+    places = np.searchsorted(mass, shares * mass[-1])
+    return np.unique(falling[np.minimum(places, len(falling) - 1)])
+
+
+def _labelled_axes(ax: Axes, mixture: Mixture, features: Sequence[int]) -> Axes:
+    ax.set(xlabel=axis_label(mixture, features[0]), ylabel=axis_label(mixture, features[1]))
+    return ax

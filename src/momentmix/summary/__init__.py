@@ -1,0 +1,72 @@
+"""What a mixture says about data, in tables and plain words: components, moments, remarks."""
+
+from momentmix.summary.certainty import (
+    DOUBTFUL,
+    SURE,
+    Certainty,
+    ConfusedPair,
+    certainty_of,
+    responsibilities,
+)
+from momentmix.summary.columns import ColumnSummary, column_summaries
+from momentmix.summary.component import (
+    Component,
+    components,
+    covariance_matrices,
+    feature_variances,
+    features_by_tellingness,
+    names_of,
+    overall_mean_and_deviation,
+    paired_components,
+    standardised_means,
+    telling_features,
+)
+from momentmix.summary.correlations import (
+    Correlation,
+    correlation_matrices,
+    correlations_together,
+    strongest_correlations,
+)
+from momentmix.summary.fit import FitSummary, Rival
+from momentmix.summary.moments import Distribution, Match, comparable_order, moment_match
+from momentmix.summary.origin import Origin
+from momentmix.summary.remark import closeness, remarks
+from momentmix.summary.words import counted, listed, percent, readable
+
+__all__ = [
+    "DOUBTFUL",
+    "SURE",
+    "Certainty",
+    "ColumnSummary",
+    "Component",
+    "ConfusedPair",
+    "Correlation",
+    "Distribution",
+    "FitSummary",
+    "Match",
+    "Origin",
+    "Rival",
+    "certainty_of",
+    "closeness",
+    "column_summaries",
+    "comparable_order",
+    "components",
+    "correlation_matrices",
+    "correlations_together",
+    "counted",
+    "covariance_matrices",
+    "feature_variances",
+    "features_by_tellingness",
+    "listed",
+    "moment_match",
+    "names_of",
+    "overall_mean_and_deviation",
+    "paired_components",
+    "percent",
+    "readable",
+    "remarks",
+    "responsibilities",
+    "standardised_means",
+    "strongest_correlations",
+    "telling_features",
+]

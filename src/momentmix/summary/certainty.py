@@ -1,0 +1,87 @@
+"""How surely rows belong to the components that take them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from momentmix.distributions.mixture import Mixture
+from momentmix.support.array import to_numpy
+
+#: A row is sure of its component from this probability on, and doubtful below the other.
+SURE, DOUBTFUL = 0.9, 0.8
+#: Numbers that are held at a time.
+_BLOCK_NUMBERS = 4_000_000
+
+
+class ConfusedPair(NamedTuple):
+    """Two components and the rows that one of them takes though they may be the other's."""
+
+    first: int
+    second: int
+    rows: float  # expected, given the mixture
+
+
+@dataclass(frozen=True)
+class Certainty:
+    """What the probabilities say with which each row belongs to each component.
+
+    A component *takes* the rows that belong to it more probably than to any other.
+    """
+
+    taken: np.ndarray  # (m,) rows that each component takes
+    doubtful: np.ndarray  # (m,) of these, rows with a probability below DOUBTFUL
+    sure: int  # rows with a probability of SURE or more
+    shared: np.ndarray  # (m, m) probabilities of component j, summed over the rows that i takes
+
+    @property
+    def rows(self) -> int:
+        return int(self.taken.sum())
+
+    @property
+    def mean_probability(self) -> np.ndarray:
+        """With which the rows of each component belong to it; NaN where it takes none; (m,)."""
+        taken = np.where(self.taken > 0, self.taken, np.nan)
+        return np.diagonal(self.shared) / taken
+
+    def confused_pairs(self, least: float = 0.5) -> list[ConfusedPair]:
+        """Pairs that share at least so many rows, the most confused first."""
+        both = self.shared + self.shared.T
+        rows, columns = np.triu_indices(len(both), 1)
+        found = [
+            ConfusedPair(int(i), int(j), float(both[i, j]))
+            for i, j in zip(rows, columns, strict=True)
+            if both[i, j] >= least
+        ]
+        return sorted(found, key=lambda pair: -pair.rows)
+
+
+def certainty_of(mixture: Mixture, X: np.ndarray) -> Certainty:
+    """The certainty of rows X (p, n), read in blocks: O(m²) numbers beside one block."""
+    m = mixture.n_components
+    taken, doubtful, sure = np.zeros(m, dtype=int), np.zeros(m, dtype=int), 0
+    shared = np.zeros((m, m))
+    step = max(1, _BLOCK_NUMBERS // (m + mixture.n_features))
+    for start in range(0, len(X), step):
+        probabilities = responsibilities(mixture, X[start : start + step])
+        labels = np.argmax(probabilities, axis=1)
+        largest = np.max(probabilities, axis=1)
+        taken += np.bincount(labels, minlength=m)
+        doubtful += np.bincount(labels[largest < DOUBTFUL], minlength=m)
+        sure += int(np.sum(largest >= SURE))
+        shared += np.eye(m)[labels].T @ probabilities
+    return Certainty(taken, doubtful, sure, shared)
+
+
+def responsibilities(mixture: Mixture, X: np.ndarray) -> np.ndarray:
+    """The probability of each component given each row; (p, m).
+
+    A row so far away that every density is 0 to float64 may belong to any, with equal probability.
+    """
+    joint = to_numpy(mixture.log_joint(X))
+    highest = np.max(joint, axis=1, keepdims=True)
+    joint = np.where(np.isfinite(highest), joint - np.where(np.isfinite(highest), highest, 0), 0)
+    densities = np.exp(joint)
+    return densities / np.sum(densities, axis=1, keepdims=True)

@@ -1,0 +1,155 @@
+"""All there is to say about one fit."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from momentmix.distributions.mixture import Mixture
+from momentmix.distributions.moment_tensors import MomentTensors
+from momentmix.distributions.samples import Samples
+from momentmix.matching.identifiability import parameter_count
+from momentmix.selection import Choice, why_no_more
+from momentmix.summary.certainty import Certainty, certainty_of
+from momentmix.summary.columns import ColumnSummary, column_summaries
+from momentmix.summary.component import names_of
+from momentmix.summary.moments import Distribution, Match, moment_match
+from momentmix.summary.origin import Origin
+from momentmix.summary.remark import remarks
+from momentmix.support.array import to_numpy
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from momentmix.estimators.base import MixtureEstimator
+
+
+class Rival(NamedTuple):
+    """Another fit of the same rows."""
+
+    name: str
+    log_likelihood: float  # of all rows together
+    seconds: float
+
+
+@dataclass
+class FitSummary:
+    """All there is to say about one fit, for a screen, a page or a machine.
+
+    Parameters
+    ----------
+    mixture : Mixture
+    source : str
+        What the data are called.
+    X : (p, n), optional
+        The rows; or
+    moments : MomentTensors, optional
+        all that is left of them.
+    seconds : float, optional
+        That the fit took.
+    choices : list of Choice
+        Numbers of components that were looked at.
+    rivals : list of Rival
+        Other fits of the same rows.
+    notes : list of str
+        What the fit itself had to say, such as that it did not converge.
+    collapsed : list of int
+        Components that rest on next to nothing, by the fit's own word. There is no BIC then.
+    origin : Origin, optional
+        How to make it again, and what was left out.
+    """
+
+    mixture: Mixture
+    source: str
+    X: np.ndarray | None = None
+    moments: MomentTensors | None = None
+    seconds: float | None = None
+    choices: list[Choice] = field(default_factory=list)
+    rivals: list[Rival] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    collapsed: Sequence[int] = ()
+    origin: Origin | None = None
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: MixtureEstimator, X: ArrayLike, source: str = "the data"
+    ) -> FitSummary:
+        """Of a fitted estimator and its rows, as an array or a table with named columns."""
+        collapsed = list(getattr(estimator, "collapsed_", ()))
+        return cls(estimator.mixture_, source, X=np.asarray(X, dtype=float), collapsed=collapsed)
+
+    def add_scikit_learn(self, random_state: int | np.random.RandomState | None = None) -> None:
+        """What EM finds from ten starts, with its own default settings, as a rival."""
+        from sklearn.mixture import GaussianMixture
+
+        begin = time.perf_counter()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            em = GaussianMixture(
+                self.mixture.n_components,
+                covariance_type=self.mixture.covariance_type,
+                n_init=10,
+                random_state=random_state,
+            ).fit(self.X)
+        seconds = time.perf_counter() - begin
+        total = float(np.sum(em.score_samples(self.X)))
+        self.rivals.append(Rival("scikit-learn's EM, n_init=10", total, seconds))
+
+    @property
+    def rows(self) -> int | None:
+        if self.X is not None:
+            return len(self.X)
+        return None if self.moments is None else self.moments.count
+
+    @property
+    def data(self) -> Distribution | None:
+        """What the moments of the mixture are compared with, if there is anything."""
+        return self.moments if self.X is None else Samples(self.X)
+
+    @cached_property
+    def log_likelihood(self) -> float | None:
+        """Of all rows together."""
+        return None if self.X is None else float(np.sum(to_numpy(self.mixture.log_prob(self.X))))
+
+    def aic(self, log_likelihood: float) -> float:
+        """Of a model of this size with some likelihood."""
+        return -2 * log_likelihood + 2 * self.n_parameters
+
+    def bic(self, log_likelihood: float) -> float:
+        """Of a model of this size with some likelihood."""
+        return -2 * log_likelihood + self.n_parameters * float(np.log(self.rows or 1))
+
+    @property
+    def n_parameters(self) -> int:
+        mixture = self.mixture
+        kind = mixture.atoms.covariance.kind
+        return parameter_count(kind, mixture.n_components, mixture.n_features)
+
+    @cached_property
+    def matches(self) -> list[Match]:
+        return [] if self.data is None else moment_match(self.mixture, self.data)
+
+    @cached_property
+    def certainty(self) -> Certainty | None:
+        """How surely rows belong to their components, where there are rows."""
+        return None if self.X is None else certainty_of(self.mixture, self.X)
+
+    @cached_property
+    def columns(self) -> list[ColumnSummary]:
+        """What the rows hold, column by column; nothing where there are no rows."""
+        if self.X is None:
+            return []
+        gaps = None if self.origin is None else self.origin.gaps
+        return column_summaries(self.X, names_of(self.mixture), gaps)
+
+    @cached_property
+    def remarks(self) -> list[str]:
+        limit = why_no_more(self.choices, self.rows or 0) if self.choices else ""
+        own = remarks(self.mixture, self.rows, self.matches, self.collapsed)
+        return self.notes + ([limit] if limit else []) + own

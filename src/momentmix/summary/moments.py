@@ -1,0 +1,103 @@
+"""How far the moments of two distributions are apart, and what sampling explains of it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from momentmix.covariance import Diagonal
+from momentmix.data.sources import AtomData, TensorData, data_of
+from momentmix.distributions.moment_tensors import MomentTensors
+from momentmix.distributions.samples import Samples
+from momentmix.moments.distribution import AtomDistribution
+from momentmix.tensors.packed import multiplicities, order_slice, size_in_words, total_size
+
+#: What has moments: a Mixture, Samples or MomentTensors.
+Distribution: TypeAlias = AtomDistribution | MomentTensors
+
+#: Numbers that a comparison of moments may take, and products of numbers while it reads the rows.
+MOST_MOMENTS, MOST_WORK = 200_000, 10**10
+#: Moments that are compared when an order is asked for.
+MOST_ASKED_FOR = 2_000_000
+#: The highest order whose multiplicities are 64-bit numbers.
+HIGHEST_COMPARED = 20
+
+
+class Match(NamedTuple):
+    """How far apart the moments of one order are, about the data's mean and in its units."""
+
+    order: int
+    distance: float  # ‖M - M̂‖
+    relative: float  # of ‖M̂‖
+    noise: float  # ‖M̂ - E M̂‖ that sampling alone leads one to expect; NaN if not known
+
+    @property
+    def ratio(self) -> float:
+        """Distance over noise; NaN where there is no noise to compare with."""
+        return self.distance / self.noise if self.noise > 0 else np.nan
+
+
+def comparable_order(P: Distribution, n: int) -> int:
+    """The highest order up to 4 in which moments are compared at moderate cost."""
+    order = P.order if isinstance(P, MomentTensors) else 4
+    rows = P.n_samples if isinstance(P, Samples) else 1
+    affordable = min(MOST_MOMENTS, MOST_WORK // rows)
+    while order > 2 and total_size(n, order) > affordable:
+        order -= 1
+    return min(order, 4)
+
+
+def moment_match(P: Distribution, Q: Distribution, order: int | None = None) -> list[Match]:
+    """Distances of the moments of P and Q, order by order, in Q's centred and scaled coordinates.
+
+    Parameters
+    ----------
+    P, Q : Mixture, Samples or MomentTensors
+    order : int, optional
+        The highest order compared; by default up to 4, less where that would be costly.
+
+    Returns
+    -------
+    list of Match
+        One for each order from 1 on. An empirical moment of p samples z has
+        E‖M̂ - E M̂‖² = (E‖z‖^2k - ‖M‖²) / p, which is known where Q is Samples.
+    """
+    data, other = data_of(Q), data_of(P)
+    if data.n != other.n:
+        raise ValueError(f"P has {other.n} feature(s), but Q has {data.n}")
+    if order is None:
+        order = min(comparable_order(Q, data.n), comparable_order(P, data.n))
+    elif total_size(data.n, order) > MOST_ASKED_FOR:
+        count = size_in_words(total_size(data.n, order))
+        raise ValueError(
+            f"order {order} of {data.n} feature(s) has {count} distinct "
+            f"moments; up to {MOST_ASKED_FOR:,} are compared"
+        )
+    elif order > HIGHEST_COMPARED:
+        raise ValueError(f"moments are compared up to order {HIGHEST_COMPARED}, got {order}")
+    for name, D in (("P", P), ("Q", Q)):
+        if isinstance(D, MomentTensors) and D.order < order:
+            raise ValueError(f"{name} holds moments up to order {D.order}, not {order}")
+    frame = data.frame(Diagonal)
+    scaled = data.within(frame)
+    ours, theirs = other.within(frame).moments(order), scaled.moments(order)
+    scale = multiplicities(data.n, order)
+    result = []
+    for k in range(1, order + 1):
+        part = order_slice(data.n, k)
+        size = float(np.sum(scale[part] * theirs[part] ** 2))
+        distance = float(np.sqrt(np.sum(scale[part] * (ours[part] - theirs[part]) ** 2)))
+        relative = distance / np.sqrt(size) if k > 1 and size > 0 else np.nan
+        result.append(Match(k, distance, relative, _sampling_error(scaled, k, size)))
+    return result
+
+
+def _sampling_error(data: AtomData | TensorData, k: int, size: float) -> float:
+    """√E‖M̂ - E M̂‖² of order k, where ``size`` is ‖M̂‖²; NaN unless the data are samples."""
+    if not isinstance(data, AtomData) or not data.atoms.covariance.zero:
+        return np.nan
+    squares = np.sum(np.asarray(data.atoms.means) ** 2, axis=1)
+    w = data.atoms.weights
+    share = np.full(len(squares), w) if isinstance(w, float) else np.asarray(w)
+    return float(np.sqrt(max(share @ squares**k - size, 0) * np.sum(share**2)))

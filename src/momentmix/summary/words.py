@@ -1,0 +1,44 @@
+"""Counts, numbers and lists as a person writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+
+def counted(count: int, what: str) -> str:
+    """A count and its noun, in the plural where it is not one: "1 row", "3 rows"."""
+    return f"{count:,} {what}{'s' * (count != 1)}"
+
+
+def readable(value: float, digits: int = 4) -> str:
+    """A number as a person writes it: no exponent for everyday sizes, a true minus sign."""
+    if not np.isfinite(value):
+        return "—"
+    size = abs(value)
+    if size != 0 and not 1e-4 <= size < 1e7:
+        return f"{value:.{digits - 1}e}".replace("-", "−")
+    decimals = max(0, digits - 1 - int(np.floor(np.log10(size)))) if size > 0 else 0
+    text = f"{value:,.{min(decimals, 10)}f}"
+    return text.replace("-", "−")
+
+
+def percent(share: float) -> str:
+    """A share in whole hundredths, which says 0 or 100 % only of none and of all."""
+    whole = round(100 * share)
+    if share > 0 and whole == 0:
+        return "less than 1 %"
+    if share < 1 and whole == 100:
+        return "more than 99 %"
+    return f"{whole} %"
+
+
+def listed(items: Sequence[object], most: int = 12) -> str:
+    """Items as a sentence lists them: "3, 5 and 7"; beyond ``most`` it says how many are left."""
+    words = [str(item) for item in items[:most]]
+    if len(items) > most:
+        words.append(f"{len(items) - most:,} more")
+    if len(words) < 2:
+        return "".join(words)
+    return f"{', '.join(words[:-1])} and {words[-1]}"
