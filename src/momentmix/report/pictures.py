@@ -15,6 +15,8 @@ except ImportError as error:
     raise ImportError("reports need matplotlib: pip install 'momentmix[plot]'") from error
 
 from momentmix import plotting
+from momentmix.report.parts import wide
+from momentmix.selection import best_choice
 from momentmix.summary import FitSummary
 
 #: Stands for the colour of text until the page decides, by light or dark.
@@ -55,44 +57,52 @@ def _mixture(report: FitSummary) -> str:
     if X is not None and len(X) > plotting.MOST_DOTS:
         dots += f", {plotting.MOST_DOTS:,} of them"
     if mixture.n_features == 1:
-        figure = _figure(7, 3.4)
+        figure = _figure(6, 3.2)
         plotting.plot_marginal(mixture, X, ax=figure.subplots())
         words = "The density, and that of each component"
         words += "" if X is None else ", over a histogram of the rows"
     elif mixture.n_features == 2:
-        figure = _figure(7, 5)
+        figure = _figure(6, 4.5)
         plotting.plot_density(mixture, X, ax=figure.subplots())
-        words = f"Contours of the density, and the means{dots}"
+        words = f"Contours of the density, and numbers at the means{dots}"
     else:
         figure = _figure(1, 1)
         axes = plotting.plot_pairs(mixture, X, figure=figure)
-        words = f"Ellipses hold half and nine tenths of each component{dots}"
+        words = (
+            f"Ellipses hold half and nine tenths of each component; numbers are at the means{dots}"
+        )
         if mixture.n_features > len(axes):
-            words += ". The columns in which the components lie furthest apart"
-    return _html(figure, words + ".", "mixture")
+            words += ". The columns are those in which the components lie furthest apart"
+    return _html(figure, words + ".", "mixture", broad=mixture.n_features > 2)
 
 
 def _moments(report: FitSummary) -> str:
-    figure = _figure(6, 3)
+    figure = _figure(5, 2.8)
     plotting.draw_matches(report.matches, figure.subplots())
     return _html(figure, "The same as a picture.", "moments")
 
 
 def _choices(report: FitSummary) -> str:
-    figure = _figure(6, 3)
+    figure = _figure(5, 2.8)
     ax = figure.subplots()
     numbers = [choice.n_components for choice in report.choices]
     ax.plot(numbers, [choice.bic for choice in report.choices], "o-", color=plotting.COLOURS[0])
+    best = best_choice(report.choices)
+    ax.plot(best.n_components, best.bic, "o", markersize=13, markeredgewidth=1.8, fillstyle="none",
+            color=plotting.COLOURS[1])  # fmt: skip
     ax.set(xlabel="components", ylabel="BIC", xticks=numbers)
-    return _html(figure, "The lower the better.", "choices")
+    return _html(figure, "The lower the better; the ring is around the best.", "choices")
 
 
 def _figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def _html(figure: Figure, words: str, name: str) -> str:
-    """A picture with its caption as a part of the page; ``name`` begins the ids of its parts."""
+def _html(figure: Figure, words: str, name: str, broad: bool = False) -> str:
+    """A picture with its caption as a part of the page; ``name`` begins the ids of its parts.
+
+    A broad one has too many parts to shrink to the width of a phone.
+    """
     text = io.StringIO()
     FigureCanvasSVG(figure)
     figure.savefig(text, format="svg", dpi=150, metadata={"Date": None})
@@ -104,4 +114,7 @@ def _html(figure: Figure, words: str, name: str) -> str:
     svg = re.sub(r'(?<=<)(\w+ (?:[^<>]* )?)id="', rf'\g<1>id="{name}-', svg)
     svg = re.sub(r'(url\(#|href="#)', rf"\g<1>{name}-", svg)
     svg = svg.replace("<svg ", f'<svg role="img" aria-label="{escape(words)}" ', 1)
-    return f"<figure>{svg}<figcaption>{escape(words)}</figcaption></figure>"
+    if broad:
+        svg = wide(svg, "Picture of the mixture")
+    kind = ' class="broad"' if broad else ""
+    return f"<figure{kind}>{svg}<figcaption>{escape(words)}</figcaption></figure>"

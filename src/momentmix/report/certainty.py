@@ -1,0 +1,103 @@
+"""The section on how surely rows belong to their components."""
+
+from __future__ import annotations
+
+from html import escape
+
+import numpy as np
+
+from momentmix.report.parts import Cell, Column, Section, component_cell, mark, table
+from momentmix.summary import (
+    DOUBTFUL,
+    SURE,
+    Certainty,
+    Component,
+    ConfusedPair,
+    FitSummary,
+    components,
+    counted,
+    listed,
+    percent,
+    readable,
+)
+
+#: Pairs of components that a sentence names.
+_MOST_PAIRS = 3
+
+
+def certainty_section(report: FitSummary) -> Section | None:
+    """For fits with rows and more than one component."""
+    found = report.certainty
+    if found is None or found.rows == 0 or report.mixture.n_components < 2:
+        return None
+    partners = _partners(found.confused_pairs())
+
+    def confused(part: Component) -> Cell:
+        pair = partners.get(part.number)
+        if pair is None:
+            return Cell(0, "—")
+        other = pair.second if pair.first == part.number else pair.first
+        return Cell(pair.rows, f"{mark(other)} <small>about {_about(pair.rows)}</small>")
+
+    columns: list[Column[Component]] = [
+        ("component", lambda part: component_cell(part.number)),
+        ("rows it takes", lambda part: _count_cell(found.taken[part.number])),
+        ("mean probability", lambda part: _probability_cell(found, part.number)),
+        ("doubtful rows", lambda part: _doubtful_cell(found, part.number)),
+        ("most confused with", confused),
+    ]
+    body = table("Certainty", columns, components(report.mixture))
+    return Section(
+        "certainty", "How surely rows belong to them", f"<p>{escape(_words(found))}</p>{body}"
+    )
+
+
+def _words(found: Certainty) -> str:
+    doubtful = int(found.doubtful.sum())
+    are = "is" if doubtful == 1 else "are"
+    sentences = [
+        "A component takes the rows that belong to it more probably than to any other.",
+        f"{percent(found.sure / found.rows).capitalize()} of the rows belong to their component "
+        f"with a probability of at least {SURE:g}; {counted(doubtful, 'row')} {are} doubtful, with "
+        f"less than {DOUBTFUL:g}.",
+    ]
+    pairs = found.confused_pairs()
+    if pairs:
+        first, *others = pairs[:_MOST_PAIRS]
+        also = [f"{pair.first} and {pair.second} ({_about(pair.rows)})" for pair in others]
+        sentences.append(
+            f"Components {first.first} and {first.second} are confused most: about "
+            f"{_about(first.rows)} of the rows that one of them takes belong to the other"
+            + (f"; then come {listed(also)}." if also else ".")
+        )
+    else:
+        sentences.append("No two components are confused with each other.")
+    return " ".join(sentences)
+
+
+def _partners(pairs: list[ConfusedPair]) -> dict[int, ConfusedPair]:
+    """For each component the pair with the other that it is most confused with."""
+    found: dict[int, ConfusedPair] = {}
+    for pair in pairs:
+        found.setdefault(pair.first, pair)
+        found.setdefault(pair.second, pair)
+    return found
+
+
+def _about(rows: float) -> str:
+    return f"{max(rows, 1):,.0f}"
+
+
+def _count_cell(count: int) -> Cell:
+    return Cell(count, f"{count:,}")
+
+
+def _probability_cell(found: Certainty, component: int) -> Cell:
+    value = float(found.mean_probability[component])
+    return Cell(float(np.nan_to_num(value)), readable(value, 3) if value < 1 else "1")
+
+
+def _doubtful_cell(found: Certainty, component: int) -> Cell:
+    count, taken = int(found.doubtful[component]), int(found.taken[component])
+    share = f" <small>{percent(count / taken)}</small>" if count else ""
+    return Cell(count, f"{count:,}{share}")

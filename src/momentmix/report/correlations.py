@@ -1,0 +1,91 @@
+"""The section on correlations within components, for covariances that have any."""
+
+from __future__ import annotations
+
+from html import escape
+
+import numpy as np
+
+from momentmix.report.parts import Cell, Column, Section, heat, heat_scale, mark, signed, table
+from momentmix.summary import (
+    Correlation,
+    FitSummary,
+    components,
+    correlation_matrices,
+    names_of,
+    strongest_correlations,
+)
+
+#: Rows of the table.
+_MOST = 10
+#: Columns of the data up to which each component has a map, and up to which it has numbers.
+_MOST_IN_MAPS, _MOST_WITH_NUMBERS = 8, 6
+
+
+def correlations_section(report: FitSummary) -> Section | None:
+    """The strongest as a table, and where columns are few all of them as small maps."""
+    mixture = report.mixture
+    matrices, strongest = correlation_matrices(mixture), strongest_correlations(mixture, _MOST)
+    if matrices is None:
+        return None
+    common = mixture.atoms.covariance.common
+    names = names_of(mixture)
+    whose = "All components share these." if common else "Each component has its own."
+    words = (
+        "<p>How columns go together among the rows of one component, from −1 to 1. "
+        f"{whose} Among all rows together a correlation can be quite another, since there the "
+        "means of the components count too.</p>"
+    )
+    body = table(
+        "Strongest correlations",
+        _columns(names, common),
+        strongest,
+        words=(0, 1) if common else (1, 2),
+    )
+    maps = ""
+    if 2 < len(names) <= _MOST_IN_MAPS:
+        order = [0] if common else [part.number for part in components(mixture)]
+        drawn = "".join(_map(matrices[j], names, None if common else j) for j in order)
+        maps = f'<div class="maps">{drawn}</div>{heat_scale(1, "correlation")}'
+    heading = "The strongest:" if maps or len(strongest) == _MOST else ""
+    return Section(
+        "correlations",
+        "Correlations within components",
+        words + maps + (f'<p class="soft">{heading}</p>' if heading else "") + body,
+    )
+
+
+def _columns(names: list[str], common: bool) -> list[Column[Correlation]]:
+    own: list[Column[Correlation]] = [
+        ("component", lambda one: Cell(one.component or 0, mark(one.component or 0)))
+    ]
+    return (own if not common else []) + [
+        ("column", lambda one: Cell(one.first, escape(names[one.first]))),
+        ("and column", lambda one: Cell(one.second, escape(names[one.second]))),
+        ("correlation", lambda one: _coloured(one.value)),
+        ("among all rows", lambda one: _coloured(one.together)),
+    ]
+
+
+def _coloured(value: float) -> Cell:
+    return Cell(value, f'<span class="chip" style="{heat(value, 1)}">{signed(value, 2)}</span>')
+
+
+def _map(matrix: np.ndarray, names: list[str], component: int | None) -> str:
+    """Steps of coloured cells; each name ends its own row and heads its own column."""
+    n = len(names)
+    cells = []
+    for i, name in enumerate(names):
+        for j in range(i):
+            value = float(matrix[i, j])
+            number = signed(value, 1) if n <= _MOST_WITH_NUMBERS else ""
+            title = escape(f"{names[j]} and {name}: {signed(value, 2)}")
+            cells.append(f'<span style="{heat(value, 1)}" title="{title}">{number}</span>')
+        cells.append(f'<b style="grid-column:{i + 1} / -1">{escape(name)}</b>')
+    size = 2.2 if n <= _MOST_WITH_NUMBERS else 1.3
+    whose = "all components" if component is None else mark(component)
+    return (
+        f'<div class="map"><p>{whose}</p><div class="steps" '
+        f'style="grid-template-columns:repeat({n - 1},{size}rem) max-content">{"".join(cells)}'
+        "</div></div>"
+    )

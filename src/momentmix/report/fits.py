@@ -1,0 +1,120 @@
+"""The sections on the fit: its moments, the number of components, other fits."""
+
+from __future__ import annotations
+
+from html import escape
+
+import numpy as np
+
+from momentmix.report.parts import Cell, Column, Section, decimal_cell, number_cell, table
+from momentmix.selection import Choice, best_choice, why_no_more
+from momentmix.summary import FitSummary, Match, Rival, readable
+
+
+def moments_section(report: FitSummary, picture: str) -> Section | None:
+    """How far the moments of the mixture are from those of the data."""
+    matches = report.matches
+    if not matches:
+        return None
+    known = any(np.isfinite(match.noise) for match in matches)
+    columns: list[Column[Match]] = [
+        ("order", lambda match: Cell(match.order, f"{match.order}")),
+        ("distance", lambda match: Cell(match.distance, _distance_text(match.distance))),
+        ("of the moment", _relative_cell),
+    ]
+    if known:
+        columns += [
+            ("expected from sampling", lambda match: number_cell(match.noise, 3)),
+            ("ratio", _ratio_cell),
+        ]
+    words = (
+        " A ratio of about 1 or less is as good as this number of rows allows; far above 1 the "
+        "mixture misses something: order 3 is skewness, order 4 the weight of tails."
+        if known
+        else ""
+    )
+    return Section(
+        "moments",
+        "How well the moments are matched",
+        "<p>The distance between the moments of the mixture and those of the data, about the "
+        f"data's mean and in units of its standard deviations.{words}</p>"
+        + beside(table("Moments", columns, matches), picture),
+    )
+
+
+def beside(first: str, second: str) -> str:
+    """Two things side by side where there is room."""
+    return f'<div class="beside">{first}{second}</div>'
+
+
+def _relative_cell(match: Match) -> Cell:
+    percent = f"{readable(100 * match.relative, 2)} %" if match.relative > 1e-9 else "—"
+    return Cell(np.nan_to_num(match.relative), percent)
+
+
+def _ratio_cell(match: Match) -> Cell:
+    shown = _distance_text(match.ratio) if np.isfinite(match.ratio) else "—"
+    return Cell(np.nan_to_num(match.ratio), shown)
+
+
+def _distance_text(value: float) -> str:
+    return readable(value, 3) if value > 1e-9 else "0"  # the rest is rounding
+
+
+def choices_section(report: FitSummary, picture: str) -> Section | None:
+    """The numbers of components that were tried, and which of them is best."""
+    choices = report.choices
+    if not choices:
+        return None
+    best = best_choice(choices)
+    columns: list[Column[Choice]] = [
+        ("components", lambda choice: Cell(choice.n_components, f"{choice.n_components}")),
+        ("log-likelihood", lambda choice: decimal_cell(choice.log_likelihood)),
+        ("BIC", lambda choice: decimal_cell(choice.bic)),
+    ]
+    among = ""
+    if any(choice.collapsed for choice in choices):
+        columns.append(
+            ("collapsed", lambda choice: Cell(choice.collapsed, f"{choice.collapsed or '—'}"))
+        )
+        fewest = "no component has" if best.collapsed == 0 else "the fewest components have"
+        among = f" among the fits in which {fewest} collapsed onto next to nothing"
+    limit = why_no_more(choices, report.rows or 0)
+    return Section(
+        "choices",
+        "How many components",
+        "<p>The Bayesian information criterion (BIC) weighs the likelihood against the number of "
+        f"parameters. It is least for {best.n_components}{among}. {limit}</p>"
+        + beside(
+            table(
+                "Numbers of components",
+                columns,
+                choices,
+                lambda choice: choice.n_components == best.n_components,
+            ),
+            picture,
+        ),
+    )
+
+
+def rivals_section(report: FitSummary) -> Section | None:
+    """Other fits of the same rows."""
+    if not report.rivals or report.log_likelihood is None:
+        return None
+    ours = Rival("this fit", report.log_likelihood, report.seconds or 0.0)
+    all_fits = [ours, *report.rivals]
+    best = max(fit.log_likelihood for fit in all_fits)
+    columns: list[Column[Rival]] = [
+        ("fit", lambda fit: Cell(all_fits.index(fit), escape(fit.name))),
+        ("log-likelihood", lambda fit: decimal_cell(fit.log_likelihood)),
+        ("BIC", lambda fit: decimal_cell(report.bic(fit.log_likelihood))),
+        ("seconds", lambda fit: Cell(fit.seconds, f"{fit.seconds:.2g}")),
+    ]
+    return Section(
+        "rivals",
+        "Against EM",
+        "<p>The same rows, number of components and covariance type. A higher log-likelihood, or a "
+        "lower BIC, is better, unless a component has collapsed; the prior of this fit gives up a "
+        "little of it on the rows that were fitted, for new ones.</p>"
+        + table("Other fits", columns, all_fits, lambda fit: fit.log_likelihood == best),
+    )
