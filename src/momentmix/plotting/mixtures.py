@@ -155,10 +155,15 @@ def plot_pairs(
         else:
             ax.set_visible(False)
             continue
-        ax.set(xlabel=ax.get_xlabel() if i == n - 1 else "")
-        ax.set(ylabel=ax.get_ylabel() if j == 0 and i > 0 else "")
+        ax.set(xlabel=_short(ax.get_xlabel()) if i == n - 1 else "")
+        ax.set(ylabel=_short(ax.get_ylabel()) if j == 0 and i > 0 else "")
         ax.tick_params(labelsize="small")
     return axes
+
+
+def _short(label: str) -> str:
+    """A label that is no longer than the side of a small picture."""
+    return label if len(label) <= 22 else label[:21] + "…"
 
 
 def _draw_samples(ax: Axes, mixture: Mixture, X: ArrayLike | None, features: Sequence[int]) -> None:

@@ -18,7 +18,6 @@ from momentmix.summary import (
     counted,
     listed,
     percent,
-    readable,
 )
 
 #: Pairs of components that a sentence names.
@@ -41,10 +40,10 @@ def certainty_section(report: FitSummary) -> Section | None:
 
     columns: list[Column[Component]] = [
         ("component", lambda part: component_cell(part.number)),
-        ("rows it takes", lambda part: _count_cell(found.taken[part.number])),
+        ("rows taken", lambda part: _count_cell(found.taken[part.number])),
         ("mean probability", lambda part: _probability_cell(found, part.number)),
-        ("doubtful rows", lambda part: _doubtful_cell(found, part.number)),
-        ("most confused with", confused),
+        ("doubtful", lambda part: _doubtful_cell(found, part.number)),
+        ("confused with", confused),
     ]
     body = table("Certainty", columns, components(report.mixture))
     return Section(
@@ -54,11 +53,12 @@ def certainty_section(report: FitSummary) -> Section | None:
 
 def _words(found: Certainty) -> str:
     doubtful = int(found.doubtful.sum())
+    how_many = counted(doubtful, "row") if doubtful else "no rows"
     are = "is" if doubtful == 1 else "are"
     sentences = [
         "A component takes the rows that belong to it more probably than to any other.",
         f"{percent(found.sure / found.rows).capitalize()} of the rows belong to their component "
-        f"with a probability of at least {SURE:g}; {counted(doubtful, 'row')} {are} doubtful, with "
+        f"with a probability of at least {SURE:g}; {how_many} {are} doubtful, with "
         f"less than {DOUBTFUL:g}.",
     ]
     pairs = found.confused_pairs()
@@ -93,8 +93,8 @@ def _count_cell(count: int) -> Cell:
 
 
 def _probability_cell(found: Certainty, component: int) -> Cell:
-    value = float(found.mean_probability[component])
-    return Cell(float(np.nan_to_num(value)), readable(value, 3) if value < 1 else "1")
+    value, taken = float(found.mean_probability[component]), found.taken[component]
+    return Cell(float(np.nan_to_num(value)), f"{value:.3f}" if taken else "—")
 
 
 def _doubtful_cell(found: Certainty, component: int) -> Cell:

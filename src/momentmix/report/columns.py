@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from momentmix.report.parts import Cell, Column, Section, number_cell, plain_cell, table
+from momentmix.report.parts import Cell, Column, Section, name_html, number_cell, plain_cell, table
 from momentmix.summary import ColumnSummary, FitSummary, Origin, counted, listed
 
 #: Columns that a sentence names for each reason.
@@ -53,7 +53,7 @@ def _left_out(origin: Origin) -> str:
 
 def _table(columns: list[ColumnSummary]) -> str:
     heads: list[Column[ColumnSummary]] = [
-        ("column", lambda column: Cell(columns.index(column), escape(column.name))),
+        ("column", lambda column: Cell(columns.index(column), name_html(column.name))),
         ("mean", lambda column: number_cell(column.mean)),
         ("standard deviation", lambda column: number_cell(column.deviation)),
         ("minimum", lambda column: plain_cell(column.minimum)),

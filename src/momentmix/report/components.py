@@ -16,6 +16,7 @@ from momentmix.report.parts import (
     heat,
     heat_scale,
     mark,
+    name_html,
     signed,
     table,
     wide,
@@ -25,6 +26,7 @@ from momentmix.summary import (
     FitSummary,
     components,
     features_by_tellingness,
+    mean_and_deviation,
     names_of,
     readable,
     standardised_means,
@@ -35,8 +37,8 @@ from momentmix.summary import (
 MOST_COLUMNS = 20
 #: Columns up to which each component has a row, because they fit beside each other.
 _FEW_COLUMNS = 6
-#: Components up to which a phone has room for numbers in a map.
-_FEW_COMPONENTS = 8
+#: Components up to which a phone has room for numbers in a map, and paper for a table of them.
+_FEW_COMPONENTS, _MANY_COMPONENTS = 8, 10
 #: Standard deviations from the overall mean at which colours are full.
 _STRONGEST = 2.0
 
@@ -53,7 +55,7 @@ def components_section(report: FitSummary, picture: str) -> Section:
             "furthest apart. The model file has them all.</p>"
         )
     turned = len(shown) > _FEW_COLUMNS and m <= len(shown) + 2
-    how = "" if turned else " Press a heading to sort."
+    how = "" if turned else ' <span class="screen">Press a heading to sort.</span>'
     words = (
         "<p>Mean ± standard deviation of each column in each component, the largest component "
         f"first. Its number and colour are the same all over the page.{how}</p>"
@@ -85,16 +87,17 @@ def _turned(report: FitSummary, shown: list[int]) -> str:
         rows.append(_turned_row("rows, about", about, "sums"))
     for i in shown:
         rows.append(_turned_row(names[i], [_feature_cell(i, part).html for part in parts]))
+    vast = " vast" if len(parts) > _MANY_COMPONENTS else ""
     return wide(
-        f'<table class="turned"><thead><tr><th scope="col">component</th>{heads}</tr></thead>'
-        f"<tbody>{''.join(rows)}</tbody></table>",
+        f'<table class="turned{vast}"><thead><tr><th scope="col">{name_html("component")}</th>'
+        f"{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table>",
         "Components",
     )
 
 
 def _turned_row(name: str, cells: list[str], kind: str = "") -> str:
     inside = "".join(f"<td>{cell}</td>" for cell in cells)
-    return f'<tr class="{kind}"><th scope="row">{escape(name)}</th>{inside}</tr>'
+    return f'<tr class="{kind}"><th scope="row">{name_html(name)}</th>{inside}</tr>'
 
 
 def _weight_cell(part: Component) -> Cell:
@@ -108,8 +111,9 @@ def _rows_cell(rows: int, part: Component) -> Cell:
 
 
 def _feature_cell(feature: int, part: Component) -> Cell:
-    mean, deviation = part.mean[feature], part.deviation[feature]
-    return Cell(mean, f"{readable(mean)} <small>± {readable(deviation, 2)}</small>")
+    mean = part.mean[feature]
+    shown, width = mean_and_deviation(mean, part.deviation[feature])
+    return Cell(mean, f"{shown} <small>± {width}</small>")
 
 
 def apart_section(report: FitSummary) -> Section | None:
@@ -150,4 +154,4 @@ def _map_row(feature: int, name: str, parts: list[Component], z: np.ndarray) -> 
             f'<td style="{heat(value, _STRONGEST)}" title="{escape(title)}">'
             f"<span>{signed(value)}</span></td>"
         )
-    return f'<tr><th scope="row">{escape(name)}</th>{"".join(cells)}</tr>'
+    return f'<tr><th scope="row">{name_html(name)}</th>{"".join(cells)}</tr>'

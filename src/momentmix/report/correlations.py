@@ -6,7 +6,17 @@ from html import escape
 
 import numpy as np
 
-from momentmix.report.parts import Cell, Column, Section, heat, heat_scale, mark, signed, table
+from momentmix.report.parts import (
+    Cell,
+    Column,
+    Section,
+    heat,
+    heat_scale,
+    mark,
+    name_html,
+    signed,
+    table,
+)
 from momentmix.summary import (
     Correlation,
     FitSummary,
@@ -60,8 +70,8 @@ def _columns(names: list[str], common: bool) -> list[Column[Correlation]]:
         ("component", lambda one: Cell(one.component or 0, mark(one.component or 0)))
     ]
     return (own if not common else []) + [
-        ("column", lambda one: Cell(one.first, escape(names[one.first]))),
-        ("and column", lambda one: Cell(one.second, escape(names[one.second]))),
+        ("column", lambda one: Cell(one.first, name_html(names[one.first]))),
+        ("and column", lambda one: Cell(one.second, name_html(names[one.second]))),
         ("correlation", lambda one: _coloured(one.value)),
         ("among all rows", lambda one: _coloured(one.together)),
     ]

@@ -14,6 +14,8 @@ from momentmix.summary import readable
 
 #: Letters of a heading that are kept together.
 _LONGEST_WORD = 14
+#: Letters of a name that are kept together where there is room, and on a phone.
+_LONGEST_NAME, _LONGEST_PIECE = 20, 11
 
 Row = TypeVar("Row")
 
@@ -67,10 +69,7 @@ def _th(head: str, is_words: bool) -> str:
     # Wide enough for the longest word; only a word beyond all measure breaks.
     longest = min(max(map(len, re.split(r"[\s-]", head))), _LONGEST_WORD)
     kind = ' class="words"' if is_words else ""
-    return (
-        f'<th scope="col"{kind} style="min-width:{1.1 * longest + 2:.0f}ch">'
-        f"<button>{escape(head)}</button></th>"
-    )
+    return f'<th scope="col"{kind} style="--word:{longest}ch"><button>{escape(head)}</button></th>'
 
 
 def _td(cell: Cell, is_words: bool) -> str:
@@ -84,6 +83,20 @@ def wide(html: str, label: str) -> str:
         '<div class="wide"><p class="hint" aria-hidden="true">There is more to the right: scroll '
         f'sideways →</p><div class="scroll" role="region" tabindex="0" '
         f'aria-label="{escape(label)}">{html}</div></div>'
+    )
+
+
+def name_html(name: str) -> str:
+    """The name of a column, which breaks between its words or after its marks if it must.
+
+    It says how wide it wants to be where there is room, and how wide it must be on a phone.
+    """
+    pieces = re.split(r"(?<=[\s_/.:-])", name)
+    whole = min(len(name), _LONGEST_NAME)
+    piece = min(max(map(len, pieces)), _LONGEST_PIECE)
+    return (
+        f'<span class="name" style="--whole:{whole}ch;--piece:{piece}ch">'
+        f"{'<wbr>'.join(map(escape, pieces))}</span>"
     )
 
 

@@ -31,7 +31,7 @@ from momentmix.summary.fit import FitSummary, Rival
 from momentmix.summary.moments import Distribution, Match, comparable_order, moment_match
 from momentmix.summary.origin import Origin
 from momentmix.summary.remark import closeness, remarks
-from momentmix.summary.words import counted, listed, percent, readable
+from momentmix.summary.words import counted, listed, mean_and_deviation, percent, readable
 
 __all__ = [
     "DOUBTFUL",
@@ -58,6 +58,7 @@ __all__ = [
     "feature_variances",
     "features_by_tellingness",
     "listed",
+    "mean_and_deviation",
     "moment_match",
     "names_of",
     "overall_mean_and_deviation",

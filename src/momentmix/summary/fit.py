@@ -21,7 +21,7 @@ from momentmix.summary.columns import ColumnSummary, column_summaries
 from momentmix.summary.component import names_of
 from momentmix.summary.moments import Distribution, Match, moment_match
 from momentmix.summary.origin import Origin
-from momentmix.summary.remark import remarks
+from momentmix.summary.remark import collapse_remark, remarks
 from momentmix.support.array import to_numpy
 
 if TYPE_CHECKING:
@@ -150,6 +150,9 @@ class FitSummary:
 
     @cached_property
     def remarks(self) -> list[str]:
-        limit = why_no_more(self.choices, self.rows or 0) if self.choices else ""
-        own = remarks(self.mixture, self.rows, self.matches, self.collapsed)
-        return self.notes + ([limit] if limit else []) + own
+        found = list(self.notes)
+        if len(self.collapsed) and not any("BIC" in note for note in self.notes):
+            found.append(collapse_remark(self.collapsed))
+        if self.choices and (limit := why_no_more(self.choices, self.rows or 0)):
+            found.append(limit)
+        return found + remarks(self.mixture, self.rows, self.matches, self.collapsed)

@@ -55,6 +55,17 @@ def remarks(
     return [remark for remark in found if remark]
 
 
+def collapse_remark(collapsed: Sequence[int]) -> str:
+    """Of components that the fit has found to rest on next to nothing."""
+    many = len(collapsed) > 1
+    return (
+        f"{_components(sorted(collapsed))} {'have' if many else 'has'} collapsed onto so few rows, "
+        f"or rows so much alike, that what {'they look' if many else 'it looks'} like may be "
+        "chance. The BIC then means little and is not given. Fewer components or a simpler "
+        "covariance type avoid this."
+    )
+
+
 def _few_rows(mixture: Mixture, rows: int | None, told: set[int]) -> str:
     if rows is None:
         return ""

@@ -24,6 +24,17 @@ def readable(value: float, digits: int = 4) -> str:
     return text.replace("-", "−")
 
 
+def mean_and_deviation(mean: float, deviation: float) -> tuple[str, str]:
+    """A mean to the decimals in which its deviation has two digits: "554.7", "5.2"."""
+    if not (1e-4 <= deviation < 1e7 and abs(mean) < 1e7):
+        return readable(mean), readable(deviation, 2)
+    decimals = max(0, 1 - int(np.floor(np.log10(deviation))))
+    shown = f"{mean:,.{decimals}f}"
+    if not any(digit in shown for digit in "123456789"):
+        shown = shown.removeprefix("-")  # nought has no sign
+    return shown.replace("-", "−"), f"{deviation:,.{decimals}f}"
+
+
 def percent(share: float) -> str:
     """A share in whole hundredths, which says 0 or 100 % only of none and of all."""
     whole = round(100 * share)
