@@ -15,6 +15,7 @@ from matplotlib.testing.decorators import remove_ticks_and_titles
 
 from momentmix import Mixture, MomentMixture, MomentTensors, Samples, plotting
 from momentmix.plotting import MixtureDisplay
+from momentmix.plotting.marks import parted
 from momentmix.plotting.mixtures import mass_levels
 
 IMAGES = Path(__file__).parent / "images"
@@ -147,6 +148,56 @@ def test_contours_enclose_their_share():
         own = X[labels == j]
         unit = ellipse.get_patch_transform().inverted().transform(own)
         assert abs(np.mean(np.linalg.norm(unit, axis=1) < 1) - 0.5) < 0.02
+    plt.close("all")
+
+
+def test_components_are_numbered():
+    for ax in (
+        plotting.plot_density(PLANE),
+        plotting.plot_ellipses(PLANE),
+        plotting.plot_marginal(PLANE),
+        plotting.plot_pairs(SPACE, most=2)[1, 0],
+    ):
+        numbers = {text.get_text() for text in ax.texts} - {""}
+        assert numbers == {"0", "1"} | ({"2"} if len(numbers) == 3 else set())
+    assert not list(plotting.plot_marginal(PLANE, numbers=False).texts)
+    plt.close("all")
+
+
+def test_numbers_do_not_hide_each_other():
+    places = np.array([[0.0, 0], [0, 0], [0, 0], [5, 0], [200, 0]])
+    shifts = parted(places, 11)
+    between = np.linalg.norm((places + shifts)[:, None] - (places + shifts), axis=2)
+    assert np.min(between[np.triu_indices(5, 1)]) > 10
+    np.testing.assert_array_equal(shifts[4], 0)
+    assert np.max(np.abs(shifts)) < 40
+    assert parted(places[:1], 11).tolist() == [[0, 0]]
+
+
+def test_colours_differ_and_show_on_light_and_dark():
+    assert len(set(plotting.COLOURS)) == len(plotting.COLOURS) >= 15
+    for colour in plotting.COLOURS:
+        for paper in ("#ffffff", "#15181b"):
+            assert contrast(colour, paper) > 2
+        assert contrast(colour, plotting.text_on(colour)) > 3.2
+    assert plotting.component_colour(len(plotting.COLOURS)) == plotting.COLOURS[0]
+
+
+def contrast(first, second):
+    """By WCAG 2: from 1 to 21."""
+    lights = []
+    for colour in (first, second):
+        c = np.array(matplotlib.colors.to_rgb(colour))
+        linear = np.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4)
+        lights.append(linear @ [0.2126, 0.7152, 0.0722] + 0.05)
+    return max(lights) / min(lights)
+
+
+def test_long_names_are_cut_in_small_pictures():
+    names = ["x" * 40, "y"]
+    axes = plotting.plot_pairs(PLANE.named(names))
+    assert axes[1, 0].get_xlabel() == "x" * 21 + "…"
+    assert plotting.plot_density(PLANE.named(names)).get_xlabel() == names[0]
     plt.close("all")
 
 

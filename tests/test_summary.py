@@ -16,6 +16,7 @@ from momentmix.summary import (
     correlation_matrices,
     features_by_tellingness,
     listed,
+    mean_and_deviation,
     moment_match,
     names_of,
     percent,
@@ -258,6 +259,22 @@ def test_lists_and_shares_read_well():
     assert listed(range(20), 3) == "0, 1, 2 and 17 more"
     assert [percent(x) for x in (0, 0.001, 0.5, 0.999, 1)] == [
         "0 %", "less than 1 %", "50 %", "more than 99 %", "100 %"]  # fmt: skip
+
+
+def test_a_collapse_is_said_once():
+    summary = FitSummary(truth(), "t", X=truth().sample(500, 0)[0], collapsed=[1, 0])
+    assert summary.remarks[0].startswith("Components 0 and 1 have collapsed onto so few rows")
+    told = "Component(s) 0, 1 rest on few rows; BIC and AIC mean little."
+    again = FitSummary(truth(), "t", X=summary.X, collapsed=[1, 0], notes=[told])
+    assert again.remarks == [told]
+
+
+def test_means_have_the_decimals_of_their_deviations():
+    assert mean_and_deviation(554.712, 52.3) == ("555", "52")
+    assert mean_and_deviation(-1234.5678, 0.296) == ("−1,234.57", "0.30")
+    assert mean_and_deviation(-1e-9, 3.0) == ("0.0", "3.0")
+    assert mean_and_deviation(2.5e9, 3.0) == (readable(2.5e9), "3.0")
+    assert mean_and_deviation(1.5, 0.0) == ("1.500", "0")
 
 
 def test_numbers_read_well():

@@ -67,7 +67,8 @@ def _words(found: Certainty) -> str:
         also = [f"{pair.first} and {pair.second} ({_about(pair.rows)})" for pair in others]
         sentences.append(
             f"Components {first.first} and {first.second} are confused most: about "
-            f"{_about(first.rows)} of the rows that one of them takes belong to the other"
+            f"{_about(first.rows)} of the rows that one of them takes "
+            f"{'belongs' if first.rows < 1.5 else 'belong'} to the other"
             + (f"; then come {listed(also)}." if also else ".")
         )
     else:

@@ -119,7 +119,7 @@ def _feature_cell(feature: int, part: Component) -> Cell:
 def apart_section(report: FitSummary) -> Section | None:
     """A map of the standardised means: in which columns a component is high or low."""
     mixture = report.mixture
-    if mixture.n_components < 2:
+    if mixture.n_components < 2 or mixture.n_features < 2:
         return None
     names, parts, z = names_of(mixture), components(mixture), standardised_means(mixture)
     order = features_by_tellingness(mixture)[:MOST_COLUMNS]

@@ -50,7 +50,7 @@ def correlations_section(report: FitSummary) -> Section | None:
         "Strongest correlations",
         _columns(names, common),
         strongest,
-        words=(0, 1) if common else (1, 2),
+        words=(2, 3) if common else (3, 4),
     )
     maps = ""
     if 2 < len(names) <= _MOST_IN_MAPS:
@@ -70,10 +70,10 @@ def _columns(names: list[str], common: bool) -> list[Column[Correlation]]:
         ("component", lambda one: Cell(one.component or 0, mark(one.component or 0)))
     ]
     return (own if not common else []) + [
-        ("column", lambda one: Cell(one.first, name_html(names[one.first]))),
-        ("and column", lambda one: Cell(one.second, name_html(names[one.second]))),
         ("correlation", lambda one: _coloured(one.value)),
         ("among all rows", lambda one: _coloured(one.together)),
+        ("of column", lambda one: Cell(one.first, name_html(names[one.first]))),
+        ("and column", lambda one: Cell(one.second, name_html(names[one.second]))),
     ]
 
 
