@@ -10,6 +10,7 @@ from momentmix.report.parts import (
     Cell,
     Column,
     Section,
+    component_cell,
     heat,
     heat_scale,
     mark,
@@ -41,8 +42,9 @@ def correlations_section(report: FitSummary) -> Section | None:
     common = mixture.atoms.covariance.common
     names = names_of(mixture)
     whose = "All components share these." if common else "Each component has its own."
+    which = "columns" if len(names) > 2 else f"{escape(names[0])} and {escape(names[1])}"
     words = (
-        "<p>How columns go together among the rows of one component, from −1 to 1. "
+        f"<p>How {which} go together among the rows of one component, from −1 to 1. "
         f"{whose} Among all rows together a correlation can be quite another, since there the "
         "means of the components count too.</p>"
     )
@@ -66,15 +68,19 @@ def correlations_section(report: FitSummary) -> Section | None:
 
 
 def _columns(names: list[str], common: bool) -> list[Column[Correlation]]:
-    own: list[Column[Correlation]] = [
-        ("component", lambda one: Cell(one.component or 0, mark(one.component or 0)))
-    ]
-    return (own if not common else []) + [
+    found: list[Column[Correlation]] = []
+    if not common:
+        found.append(("component", lambda one: component_cell(one.component or 0)))
+    found += [
         ("correlation", lambda one: _coloured(one.value)),
         ("among all rows", lambda one: _coloured(one.together)),
-        ("of column", lambda one: Cell(one.first, name_html(names[one.first]))),
-        ("and column", lambda one: Cell(one.second, name_html(names[one.second]))),
     ]
+    if len(names) > 2:  # the only two are named above
+        found += [
+            ("of column", lambda one: Cell(one.first, name_html(names[one.first]))),
+            ("and column", lambda one: Cell(one.second, name_html(names[one.second]))),
+        ]
+    return found
 
 
 def _coloured(value: float) -> Cell:

@@ -77,13 +77,13 @@ def _mixture(report: FitSummary) -> str:
 
 
 def _moments(report: FitSummary) -> str:
-    figure = _figure(5, 2.8)
+    figure = _figure(4.5, 2.7)
     plotting.draw_matches(report.matches, figure.subplots())
     return _html(figure, "The same as a picture.", "moments")
 
 
 def _choices(report: FitSummary) -> str:
-    figure = _figure(5, 2.8)
+    figure = _figure(4.5, 2.7)
     ax = figure.subplots()
     numbers = [choice.n_components for choice in report.choices]
     ax.plot(numbers, [choice.bic for choice in report.choices], "o-", color=plotting.COLOURS[0])
