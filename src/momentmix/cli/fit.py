@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal, TypedDict, cast
 
@@ -36,7 +39,7 @@ from momentmix.distributions.moment_tensors import MomentTensors
 from momentmix.estimators.moment_mixture import MomentMixture
 from momentmix.estimators.settings import check_mixture_settings
 from momentmix.selection import Choice, choose_components
-from momentmix.summary import FitSummary, counted
+from momentmix.summary import FitSummary, Origin, counted
 
 
 class Settings(TypedDict):
@@ -83,7 +86,7 @@ def fit(
     compare_em: Annotated[
         bool, typer.Option("--compare-em", help="Fit scikit-learn's EM too, from ten starts.")
     ] = False,
-    max_iter: Annotated[int, typer.Option(help="The most iterations that a solver may take.")] = 200,
+    max_iter: Annotated[int, typer.Option(help="The most iterations of a solver.")] = 200,
     tol: Annotated[
         float, typer.Option(help="Stop when the mean log-likelihood gains less than this.")
     ] = 1e-6,
@@ -181,6 +184,13 @@ def fit_rows(
         choices=choices,
         notes=notes,
         collapsed=list(found.collapsed_),
+        origin=replace(
+            _origin(settings),
+            rows_read=rows.read,
+            rows_dropped=rows.dropped,
+            gaps=rows.gaps,
+            left_out=rows.left_out,
+        ),
     )
     return found, summary
 
@@ -204,6 +214,24 @@ def fit_moments(
         seconds=seconds,
         notes=notes,
         collapsed=list(found.collapsed_),
+        origin=_origin(settings),
+    )
+
+
+def _origin(settings: Settings) -> Origin:
+    """What it takes to make a fit again."""
+    program, *arguments = sys.argv
+    known = Path(program).name in ("momentmix", "momentmix.exe", "__main__.py")
+    return Origin(
+        command=shlex.join(["momentmix", *arguments]) if known else None,
+        seed=settings["random_state"],
+        settings={
+            "covariances": settings["covariance_type"],
+            "prior": "none" if settings["prior"] is None else str(settings["prior"]),
+            "order of moments": str(settings["order"]),
+            "most iterations": str(settings["max_iter"]),
+            "tolerance": f"{settings['tol']:g}",
+        },
     )
 
 
@@ -236,10 +264,12 @@ def show_summary(summary: FitSummary) -> None:
 
 def summary_document(summary: FitSummary) -> dict[str, JsonValue]:
     """What ``--json`` prints."""
-    value = summary.log_likelihood
+    value, origin = summary.log_likelihood, summary.origin
     return {
         "source": summary.source,
         "rows": summary.rows,
+        "rows_dropped": 0 if origin is None else origin.rows_dropped,
+        "left_out": {} if origin is None else dict(origin.left_out),
         "seconds": summary.seconds,
         "log_likelihood": value,
         "aic": None if value is None or summary.collapsed else summary.aic(value),
