@@ -67,9 +67,11 @@ def table(
 
 def _th(head: str, is_words: bool) -> str:
     # Wide enough for the longest word; only a word beyond all measure breaks.
-    longest = min(max(map(len, re.split(r"[\s-]", head))), _LONGEST_WORD)
+    pieces = _pieces(head)
+    longest = min(max(map(len, pieces)), _LONGEST_WORD)
     kind = ' class="words"' if is_words else ""
-    return f'<th scope="col"{kind} style="--word:{longest}ch"><button>{escape(head)}</button></th>'
+    inside = "<wbr>".join(map(escape, pieces))
+    return f'<th scope="col"{kind} style="--word:{longest}ch"><button>{inside}</button></th>'
 
 
 def _td(cell: Cell, is_words: bool) -> str:
@@ -86,12 +88,17 @@ def wide(html: str, label: str) -> str:
     )
 
 
+def _pieces(name: str) -> list[str]:
+    """The words of a name, each with the mark after it, between which it may break."""
+    return re.split(r"(?<=[\s_/.:-])", name)
+
+
 def name_html(name: str) -> str:
     """The name of a column, which breaks between its words or after its marks if it must.
 
     It says how wide it wants to be where there is room, and how wide it must be on a phone.
     """
-    pieces = re.split(r"(?<=[\s_/.:-])", name)
+    pieces = _pieces(name)
     whole = min(len(name), _LONGEST_NAME)
     piece = min(max(map(len, pieces)), _LONGEST_PIECE)
     return (
