@@ -65,6 +65,14 @@ class CentredSums:
     def weight(self) -> float:
         return float(self.sums[0])
 
+    @property
+    def presence(self) -> np.ndarray:
+        """The share of the weight that rows with a value have, for each feature; (n,)."""
+        n = len(self.centre)
+        if self.missing == "error" or self.weight <= 0:
+            return np.ones(n)
+        return self.sums[n + 1 : 2 * n + 1] / self.weight
+
     def plus(self, other: CentredSums) -> CentredSums:
         """The sums over the rows of both. The centre stays within half a deviation of the mean.
 

@@ -234,6 +234,11 @@ class MomentTensors:
         return self._sums.weight
 
     @property
+    def presence(self) -> np.ndarray:
+        """The share of the rows, by weight, in which each feature has a value; (n,)."""
+        return self._sums.presence
+
+    @property
     def mean(self) -> np.ndarray:
         """The mean of the rows, of shape (n,)."""
         centre = self._sums.centre

@@ -15,6 +15,7 @@ import numpy as np
 
 from momentmix.cluster.rows import DaskRows, feature_names, is_dask
 from momentmix.data.cluster import ClusterData
+from momentmix.data.gaps import check_gaps
 from momentmix.data.sources import AtomData, Data, TensorData, data_of
 from momentmix.distributions.mixture import Mixture
 from momentmix.distributions.moment_tensors import MomentTensors
@@ -138,6 +139,8 @@ class MixtureEstimator(MixturePredictions):
         """
         self._check_settings()
         data = data_of(P)
+        if isinstance(P, MomentTensors):
+            check_gaps(P)
         if isinstance(data, AtomData) and abs(data.mass - 1) > 1e-6:
             raise ValueError(
                 f"the weights of P sum to {data.mass:g}, but those of a mixture sum to 1; of one "
@@ -168,7 +171,7 @@ class MixtureEstimator(MixturePredictions):
                 fit = problem.restored(replace(fit, interrupted=True))
         self._set(problem, fit)
         if collapse is not None:
-            self._note_collapse(collapse)
+            self._note_collapse(collapse, of_rows=problem.likelihood is not None)
 
     def _prepared(self, read: Callable[[], Data], rows: bool) -> tuple[Problem, Plan, bool]:
         """The problem and the plan; and whether Ctrl-C came meanwhile, so that a guess has to do.
@@ -328,8 +331,11 @@ class MixtureEstimator(MixturePredictions):
         """In the precision of the rows."""
         return array.astype(self._dtype, copy=False)
 
-    def _note_collapse(self, collapse: Collapse) -> None:
-        """Which components are not to be trusted, with a warning."""
+    def _note_collapse(self, collapse: Collapse, of_rows: bool) -> None:
+        """Which components are not to be trusted, with a warning.
+
+        Moments alone do not tell whether rows are to blame, or too few moments.
+        """
         flat, thin, counts = collapse
         self.collapsed_ = np.flatnonzero(flat | thin)
         said = []
@@ -340,10 +346,13 @@ class MixtureEstimator(MixturePredictions):
                 f"{self.mixture_.covariance_type} covariance of {self.n_features_in_} feature(s)"
             )
         if np.any(flat):
-            said.append(
-                f"{_which(flat, 'have')} no extent in some direction, where rows share a value or "
-                "columns depend on each other"
-            )
+            cause = "where rows share a value or columns depend on each other"
+            if not of_rows:
+                cause = (
+                    "as far as these moments tell; moments of a higher order or of more rows tell "
+                    "more, unless columns depend on each other"
+                )
+            said.append(f"{_which(flat, 'have')} no extent in some direction, {cause}")
         if said:
             warn_user(
                 f"{'; '.join(said)}. What they look like may be chance, and BIC and AIC mean "

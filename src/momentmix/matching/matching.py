@@ -24,6 +24,9 @@ from momentmix.tensors.packed import multiplicities, order_starts
 ZERO = 1e-18
 #: Share of the identity in the correlation matrix of the moments, against its smallest eigenvalues.
 RIDGE = 0.01
+#: The largest variance, in units of the data, and the largest share of the average variance of
+#: components, to which those are raised that came out negative.
+WIDEST, WIDEST_SHARE = 0.1, 0.25
 
 
 Augmentation = Literal["implicit", "post-processing", "free"]
@@ -126,8 +129,8 @@ class MomentMatching:
         """Match the moments from a start.
 
         Covariances are free at first, which makes the cost well scaled. If some come out below
-        the floor, they are raised to it (``strict`` false: to the size of the errors, good enough
-        for EM to go on), or the fit goes on with factors, which keep them above it.
+        the floor, they are raised to the size of the errors (``strict`` false: good enough for EM
+        to go on), or the fit goes on with factors, which keep them above that.
         """
         model = self.model
         free = self._parametrisation(model.floor if model.solver == "lbfgs" else None)
@@ -139,15 +142,27 @@ class MomentMatching:
         lowest = model.kind.smallest_variance(covariances)
         if lowest >= model.floor:
             return Matched(parameters, solution)
+        level = max(model.floor, self._error_of_variances(parameters, lowest))
         if not strict or solution.interrupted:
-            level = min(0.1, max(model.floor, 1e-3, -lowest))
-            raised = model.kind.raised(covariances, level)
+            raised = model.kind.raised(covariances, max(level, 1e-3))
             return Matched(parameters._replace(covariances=raised), solution)
-        bounded = self._parametrisation(model.floor)
-        raised = model.kind.raised(covariances, max(0.01, 2 * model.floor))
+        bounded = self._parametrisation(level)
+        raised = model.kind.raised(covariances, max(0.01, 2 * level))
         inside = parameters._replace(covariances=raised)
         second = self._minimise(bounded, inside, callback, tol, max_iter)
         return Matched(self._decoded(bounded, second), second.after(solution))
+
+    def _error_of_variances(self, parameters: Parameters, lowest: float) -> float:
+        """How far variances may be wrong, if the lowest of a free fit came out so.
+
+        One that is negative errs by its size at least. A fit bounded by next to nothing would end
+        there, and have no density to speak of where the rows are. But narrow components must not
+        be widened much for the sake of one that is badly known.
+        """
+        covariance = self.model.kind.of(parameters.covariances, self.model.n)
+        traces = np.trace(to_numpy(covariance.matrices()), axis1=1, axis2=2)
+        average = float(np.average(np.broadcast_to(traces, self.model.m))) / self.model.n
+        return min(-lowest, WIDEST, WIDEST_SHARE * average)
 
     def _decoded(self, parametrisation: Parametrisation, solution: Solution) -> Parameters:
         weights, means, covariances = parametrisation.decode(solution.x)

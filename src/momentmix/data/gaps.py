@@ -1,0 +1,59 @@
+"""Moments of rows with gaps: each is an average over other rows, and all may make no sense.
+
+With gaps in different rows, the moments of pairs can contradict each other: a correlates with b, b
+with c, and a with the opposite of c, each in rows of its own. No distribution has such moments, and
+a mixture fitted to them says nothing.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from momentmix.distributions.moment_tensors import MomentTensors
+from momentmix.tensors.dense import packed_indices
+from momentmix.tensors.moment_matrix import least_eigenvalue, moment_matrix
+from momentmix.tensors.packed import total_size
+
+#: Monomials up to which their matrix is looked at; where there are more, those of a lower degree.
+MOST_MONOMIALS = 1000
+#: Of the trace of that matrix; what is less may be rounding.
+ROUNDING = 1e-9
+
+
+def check_gaps(moments: MomentTensors) -> None:
+    """Refuse moments that no distribution has, which only those of rows with gaps can be.
+
+    E[φφᵀ] must be positive semidefinite for the monomials φ up to half the order, in centred and
+    scaled coordinates, or for as many of them as are affordable: the first degree, which is the
+    covariance, at least.
+    """
+    if moments.missing == "error" or np.all(moments.presence >= 1):
+        return
+    n, degree = moments.n_features, moments.order // 2
+    while degree > 1 and total_size(n, degree) > MOST_MONOMIALS:
+        degree -= 1
+    matrix = moment_matrix(_scaled(moments, 2 * degree), n, degree)
+    lowest = least_eigenvalue(matrix)
+    if lowest >= -ROUNDING * len(matrix):
+        return
+    at = int(np.argmin(moments.presence))
+    name = f"column {at}" if moments.feature_names is None else repr(moments.feature_names[at])
+    raise ValueError(
+        "these moments are averages over different rows, because of gaps, and no distribution has "
+        f"them: the matrix of scaled moments up to order {2 * degree} has the eigenvalue "
+        f"{lowest:.3g}, where none may be negative. There are too many gaps, or they are too "
+        f"uneven. Leave out the rows with gaps, or {name}, which has a value in "
+        f"{100 * moments.presence[at]:.3g} % of the rows"
+    )
+
+
+def _scaled(moments: MomentTensors, order: int) -> np.ndarray:
+    """Packed moments up to an order about the mean, with features of variance 1."""
+    n, centre = moments.n_features, moments.mean
+    packed = moments.about(centre)[: total_size(n, order)]
+    if order < 2:
+        return packed
+    variances = np.diag(moments.covariance)
+    factors = 1 / np.sqrt(np.where(variances > 0, variances, 1.0))
+    scale = [np.prod(factors[packed_indices(n, k)], axis=1) for k in range(order + 1)]
+    return packed * np.concatenate(scale)
