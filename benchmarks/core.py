@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tracemalloc
 from collections.abc import Callable, Iterator
 
@@ -120,6 +122,16 @@ def growth(name: str, quick: bool) -> float:
     return exponent(sizes[: len(times)], times)
 
 
+def import_time(ours: str, theirs: str, rounds: int) -> float:
+    """Two imports, each in processes of its own."""
+
+    def fresh(code: str) -> Callable[[], object]:
+        return lambda: subprocess.run([sys.executable, "-c", code], check=True)
+
+    bare_time, our_time = best_in_turn(fresh(theirs), fresh(ours), rounds=rounds)
+    return our_time / bare_time
+
+
 def rows(quick: bool = False) -> Iterator[Row]:
     scale = 20 if quick else 1
     four, all_m, square = "× 4 bare products", "× 2m bare products", "× m² bare products"
@@ -135,6 +147,11 @@ def rows(quick: bool = False) -> Iterator[Row]:
     yield "‖M‖² + gradient, full, n=50, m=10, d=4", square, norm_full(), 4.0
     for p in (100_000, 400_000):
         yield f"extra memory of the data term, p={p:,}", "MiB", extra_memory(p // scale), 64.0
+    rounds, unit = (1 if quick else 7), "× that of scikit-learn's mixtures"
+    both = "import momentmix", "import sklearn.mixture"
+    yield "time of `import momentmix`", unit, import_time(*both, rounds), 1.05
+    both = "from momentmix import MomentMixture", "from sklearn.mixture import GaussianMixture"
+    yield "time of an import of MomentMixture", unit, import_time(*both, rounds), 1.05
     # "Linear" and "cubic" within what a fit over four sizes can tell.
     bounds = {
         "diag n": 1.1,

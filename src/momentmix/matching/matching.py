@@ -142,10 +142,11 @@ class MomentMatching:
         lowest = model.kind.smallest_variance(covariances)
         if lowest >= model.floor:
             return Matched(parameters, solution)
-        level = max(model.floor, self._error_of_variances(parameters, lowest))
         if not strict or solution.interrupted:
-            raised = model.kind.raised(covariances, max(level, 1e-3))
+            level = min(WIDEST, max(model.floor, 1e-3, -lowest))
+            raised = model.kind.raised(covariances, level)
             return Matched(parameters._replace(covariances=raised), solution)
+        level = max(model.floor, self._error_of_variances(parameters, lowest))
         bounded = self._parametrisation(level)
         raised = model.kind.raised(covariances, max(0.01, 2 * level))
         inside = parameters._replace(covariances=raised)
