@@ -481,8 +481,8 @@ def ablation(seeds: int) -> None:
     rows = {
         "default: a k-means start and repairs": base,
         "the same without repairs": fits(False),
-        "one moment start, no repairs": fits(False, n_init=1),
-        "four moment starts, no repairs": fits(False, n_init=4),
+        "one moment start, no repairs": fits(False, n_init=1, init="random"),
+        "four moment starts, no repairs": fits(False, n_init=4, init="random"),
     }
     begin, reached = time.perf_counter(), 0
     for X, top in jobs:

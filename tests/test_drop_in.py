@@ -6,7 +6,10 @@ from itertools import combinations
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.datasets import load_iris, load_wine
+from sklearn.metrics import adjusted_rand_score
 from sklearn.mixture import GaussianMixture
+from sklearn.preprocessing import StandardScaler
 
 import momentmix as mm
 from momentmix import KnownCovarianceMixture, MomentMixture
@@ -241,3 +244,13 @@ def test_warm_start_goes_on():
         values = [fit.fit(X).score(X) for _ in range(20)]
         assert np.all(np.diff(values) > -1e-6)
         assert values[-1] > TRUTH.log_prob(X).mean()
+
+
+@pytest.mark.parametrize("load", [load_iris, load_wine])
+def test_the_most_common_call_keeps_its_meaning(load):
+    """GaussianMixture(3, n_init=10), with the import exchanged and nothing else."""
+    rows, kinds = StandardScaler().fit_transform(load().data), load().target
+    theirs = GaussianMixture(3, n_init=10, random_state=0).fit(rows)
+    ours = MomentMixture(3, n_init=10, random_state=0).fit(rows)
+    scores = [adjusted_rand_score(kinds, fit.predict(rows)) for fit in (theirs, ours)]
+    assert scores[1] >= scores[0] > 0.8

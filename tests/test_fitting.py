@@ -42,7 +42,10 @@ def test_a_plan_cannot_be_changed():
     ("place", "settings", "search", "tensors"),
     [
         ("memory", {}, "plain", False),
-        ("memory", {"n_init": 5}, "moments", False),
+        ("memory", {"n_init": 5}, "plain", False),
+        ("memory", {"n_init": 5, "init_params": "kmeans"}, "plain", False),
+        ("memory", {"init": "random"}, "plain", False),
+        ("memory", {"n_init": 5, "init": "random"}, "moments", False),
         ("memory", {"polish": None}, "estimate", True),
         ("memory", {"polish": None, "moments": "samples"}, "estimate", False),
         ("cluster", {}, "estimate", True),
@@ -277,7 +280,13 @@ def interrupted_in(monkeypatch, owner, name, after=0):
 @pytest.mark.parametrize("after", [0, 5, 12])
 @pytest.mark.parametrize(
     "settings",
-    [{}, {"n_init": 3}, {"covariance_type": "tied"}, {"prior": "cv"}, {"prior": None}],
+    [
+        {},
+        {"n_init": 3, "init": "random"},
+        {"covariance_type": "tied"},
+        {"prior": "cv"},
+        {"prior": None},
+    ],
     ids=str,
 )
 def test_ctrl_c_ends_the_search_at_once(settings, after, rng, monkeypatch):

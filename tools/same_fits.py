@@ -84,7 +84,9 @@ def by_type() -> None:
             )
         case(f"no prior, {kind}")(lambda kind=kind: mixture(kind, prior=None).fit(rows(kind, 200)))
         case(f"weights, {kind}")(lambda kind=kind: weighted(mixture(kind), kind))
-        case(f"moment starts, {kind}")(lambda kind=kind: mixture(kind, n_init=3).fit(rows(kind)))
+        case(f"moment starts, {kind}")(
+            lambda kind=kind: mixture(kind, n_init=3, init="random").fit(rows(kind))
+        )
         case(f"pure, {kind}")(lambda kind=kind: mixture(kind, polish=None).fit(rows(kind, 5000)))
         case(f"stream, {kind}")(lambda kind=kind: stream(mixture(kind), kind))
         case(f"moments, {kind}")(lambda kind=kind: mixture(kind).fit_moments(truth(kind)))

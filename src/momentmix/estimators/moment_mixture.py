@@ -73,9 +73,9 @@ class MomentMixture(MixtureEstimator):
     n_init : int or "auto", default="auto"
         The number of starts. "auto" runs EM from k-means and random starts and repairs each, until
         two end at the same solution; without polish, it tries fits of moments until enough agree. A
-        number asks for so many fits of moments, then EM from the best one, without repairs.
-        Together with ``init_params``, a number asks for so many starts of that kind, each repaired,
-        or for fewer if two agree before.
+        number asks for at most so many starts, or for fewer if two agree before. Together with a
+        kind of ``init``, a number asks for so many fits of moments, then EM from the best one,
+        without repairs.
     polish : {"em", None}, default="em"
         Whether EM finishes the fit. None gives the estimate from moments alone, which reads the
         rows once.

@@ -349,8 +349,8 @@ def _last(s: CommonSettings, kind: Kind | None, n: int, last: Mixture | None) ->
 
 
 def _search(s: MixtureSettings) -> Literal["plain", "moments"]:
-    """Where EM starts on rows in memory: a number of starts of no kind means moment fits."""
-    return "plain" if s.n_init == "auto" or s.init_params != "auto" else "moments"
+    """Where EM starts on rows in memory: at moment fits only if so many of a kind are asked for."""
+    return "moments" if s.n_init != "auto" and s.init != "auto" else "plain"
 
 
 def _mixture_start(s: MixtureSettings, kind: Kind, n: int) -> Start | None:
