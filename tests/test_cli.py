@@ -224,8 +224,8 @@ def test_show(folder):
     ("arguments", "message"),
     [
         (["fit", "data.csv", "-k", "2", "--columns", "width,note"],
-         "data.csv, row 0 (line 2), column note: 'word' is not a number (leave the column out with "
-         "--exclude)"),
+         "data.csv, row 0 (line 2), column note: 'word' is not a number (--na 'word' takes it for "
+         "a gap, --exclude leaves the column out)"),
         (["fit", "data.csv", "-k", "many"], "-k is a whole number or 'auto', got 'many'"),
         (["fit", "data.csv", "-k", "2", "-o", "model.txt"], "unknown ending '.txt'; known are"),
         (["fit", "data.csv", "-k", "2", "--report", "report.pdf"], "known are .html"),
@@ -265,13 +265,13 @@ def test_show(folder):
         (["show", "m.npz"], "m.npz is not a momentmix model: it is not text"),
         (["moments", "data.csv", "-o", "m.json"], "unknown ending '.json'; known are .npz"),
         (["predict", "model.json", "gap.csv"],
-         "gap.csv: no column width, height for --columns; it has a, b"),
+         "gap.csv: no column width, height for the model; it has a, b"),
         (["predict", "model.json", "wide.npy"],
          "wide.npy has 3 column(s), but the model has 2; choose them with --columns"),
         (["predict", "model.json", "data.csv", "-o", "labels.xls"], "labels.xls: unknown ending"),
         (["show", "newer.json"], "its version is 2, this release reads version 1"),
         (["show", "damaged.json"], "damaged.json is not a momentmix model"),
-        (["sample", "model.json", "-n", "-3"], "n_samples"),
+        (["sample", "model.json", "-n", "-3"], "-n must be at least 1, got -3"),
         (["compare", "model.json", "other.json"], "other.json has a, b"),
         (["compare", "model.json", "m.npz", "--order", "9"], "Q holds moments up to order 4"),
         (["compare", "model.json", "data.csv", "--order", "0"], "--order must be at least 1"),
@@ -382,7 +382,7 @@ def test_remarks_reach_the_user(folder):
     np.save("few.npy", X)
     _, err = run("fit", "few.npy", "-k", 4)
     assert "Note: Component" in err
-    assert "few for a full covariance of 8 feature(s)" in err
+    assert "few for a full covariance of 8 features" in err
 
 
 def command(*arguments):

@@ -360,12 +360,12 @@ def test_control_c(delay, options):
     """A real signal to a real process: a warning and a fit, no traceback."""
     command = [sys.executable, "-c", INTERRUPTED % options]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert process.stdout.readline() == "ready\n"
+    assert process.stdout.readline() == "ready\n", process.communicate()
     time.sleep(delay)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=120)
     assert "Traceback" not in err
-    assert out.strip() == "True True"
+    assert out.strip() == "True True", err
 
 
 @pytest.mark.parametrize("kind", TYPES)

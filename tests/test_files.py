@@ -235,7 +235,7 @@ def test_files_that_are_no_tables(tmp_path):
         open_table(tmp_path / "o.npy")
     table = pa.table({"a": [1.0, 2.0], "city": ["x", "y"]})
     pa.parquet.write_table(table, tmp_path / "w.parquet")
-    with pytest.raises(TableError, match="column city: string is not a number"):
+    with pytest.raises(TableError, match="column city: it holds string, not numbers"):
         rows_of(tmp_path / "w.parquet")
     assert open_tables([tmp_path / "w.parquet"])[0].columns == ["a"]
     np.testing.assert_array_equal(rows_of(tmp_path / "w.parquet", columns=["a"]), [[1], [2]])

@@ -121,6 +121,20 @@ GOOD = [
     ("table.parquet", saved("to_parquet"), "", ()),
     ("table.feather", saved("to_feather"), "", ()),
     ("misnamed_parquet.csv", saved("to_parquet"), "", ()),
+    ("titled.csv", b"Widths, measured 2024\n" + text(framed(colour=WORDS)), "were skipped", ()),
+    ("titled.xlsx", workbook(("a", [["Widths", None, None], [], ["colour", *NAMES],
+                                    *framed(c=WORDS).values.tolist()])), "were skipped", ()),
+    ("money.csv", FRAME.assign(height=[f"${y:,.3f}" for y in 1000 * X[:, 1]]).to_csv(index=False)
+     .encode(), "", ()),
+    ("german.csv", FRAME.assign(height=[f"{1000 * y:,.0f}".replace(",", ".") for y in X[:, 1]])
+     .to_csv(index=False, sep=";", decimal=",").encode(), "", ()),
+    ("quoted_commas.csv", text(sep=";", decimal=",").replace(b";", b'","').replace(b"\n", b'"\n"')
+     .removesuffix(b'"').replace(b"wid", b'"wid'), "", ()),
+    ("percent.csv", FRAME.assign(height=[f"{y} %" for y in X[:, 1]]).to_csv(index=False).encode(),
+     "", ()),
+    ("codes.csv", text(framed(postcode=[f"0{i}123" for i in WORDS])).replace(b"red", b"7")
+     .replace(b"green", b"8").replace(b"blue", b"9"), "left out postcode (codes)", ()),
+    ("numbers.csv", text(framed(**{"Customer No": np.arange(12) ** 2 + 7})), "(identifiers)", ()),
     ("words.csv", text(framed(colour=WORDS)), "left out colour (words)", ()),
     ("dates.csv", text(framed(day=DATES)), "left out day (dates)", ()),
     ("year.csv", text(framed(year=[2007, 2008, 2009] * 4)), "left out year (years)", ()),
@@ -172,6 +186,7 @@ def test_read_as_expected(name, data, said, options, fit):
     answer = fit(name, data, *options)
     names, mean, rows = facts_of(answer)
     assert names == (RENAMED.get(name, NAMES) or ["x0", "x1"])
+    mean[1] /= 1000 if name in ("money.csv", "german.csv") else 1
     np.testing.assert_allclose(mean, X.mean(axis=0), rtol=1e-12)
     assert rows == 12
     notes = [line for line in answer[2].splitlines() if "Component 0" not in line]
@@ -242,6 +257,10 @@ BAD = [
     ("ragged.csv", b"a,b\n1,2\n3\n5,6\n", "row 1 (line 3): 1 cells where 2 belong", ()),
     ("odd_word.csv", text().replace(str(X[3, 0]).encode(), b"oops"),
      "row 3 (line 5), column width: 'oops' is not a number", ()),
+    ("units.csv", b"time,mass\ns,kg\n" + b"1.5,2\n2.5,4\n" * 9, "column time: 's' is not a number "
+     "(--na 's' takes it for a gap, --exclude leaves the column out)", ()),
+    ("model.json", b'{"format": "momentmix-mixture"}', "a model and no table; momentmix show", ()),
+    ("page.html", b"<!doctype html><p>1,2</p>", "no table but JSON, HTML or XML", ()),
     ("old.xls", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" * 9, "an old Excel workbook (.xls); save", ()),
     ("paper.pdf", b"%PDF-1.7 ...", "this is a PDF document", ()),
     ("noise.bin", bytes(range(256)) * 9, "neither text nor a table of a known kind", ()),
@@ -310,8 +329,16 @@ def test_rows_with_gaps_get_no_component(fit, tmp_path):
     assert pd.read_feather("l.arrow").isna().sum().tolist() == [1, 1]
     done = run.invoke(app, ["predict", "m.json", "new.txt", "--json"])
     assert json.loads(done.stdout)["component"] == [0, None, 0]
-    done = run.invoke(app, ["score", "m.json", "new.txt", "--json"])
+    done = run.invoke(app, ["score", "m.json", "new.txt", "--json", "-o", "s.csv"])
     assert json.loads(done.stdout)["rows"] == 2
+    assert pd.read_csv("s.csv", skip_blank_lines=False)["log_density"].isna().tolist() == [
+        False, True, False]  # fmt: skip
+    (tmp_path / "bare.txt").write_text("\n".join(f"{x} {y}" for x, y in X))
+    done = run.invoke(app, ["predict", "m.json", "bare.txt"])
+    assert "bare.txt has no names; its columns are taken for width, height." in done.stderr
+    (tmp_path / "other.csv").write_text("a,b\n1,2\n")
+    done = run.invoke(app, ["predict", "m.json", "other.csv"])
+    assert "no column width, height for the model; it has a, b" in done.stderr
 
 
 def test_moments_of_several_files_with_gaps(fit, tmp_path):
@@ -347,10 +374,11 @@ def test_a_pass_over_such_files_goes_on_where_it_was(name, tmp_path, monkeypatch
 
 def test_columns_that_look_like_labels_are_told(fit):
     frame = pd.DataFrame({"group": np.arange(60) % 3, "x": np.linspace(0, 1, 60) ** 2})
-    _, _, err = fit("labels.csv", frame.to_csv(index=False).encode())
-    assert "Note: few different values: group (3)." in err
-    assert "--exclude group" in err
-    assert "few different" not in fit("x.csv", frame[["x"]].to_csv(index=False).encode())[2]
+    _, out, _ = fit("labels.csv", frame.to_csv(index=False).encode())
+    remark = json.loads(out)["remarks"][0]
+    assert remark.startswith("Some columns have few different values: group (3).")
+    assert "--exclude group" in remark
+    assert "few different" not in fit("x.csv", frame[["x"]].to_csv(index=False).encode())[1]
 
 
 def test_help_version_and_completion():

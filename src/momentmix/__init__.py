@@ -80,4 +80,5 @@ else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
     def __dir__():
-        return sorted({*globals(), *__all__})
+        modules = ("datasets", "plotting", "report", "selection", "summary")
+        return sorted([*__all__, *modules, "__version__"])

@@ -81,7 +81,7 @@ def fit(
         ),
     ] = "auto",
     order: Annotated[
-        int | None, typer.Option(help="The highest order of moments to match, where they are.")
+        int | None, typer.Option(help="The highest order to match, where moments are fitted.")
     ] = None,
     compare_em: Annotated[
         bool, typer.Option("--compare-em", help="Fit scikit-learn's EM too, from ten starts.")
@@ -98,7 +98,7 @@ def fit(
 
     All columns of numbers are used, unless some are chosen; a line names what was left out.
 
-    For instance
+    For instance:
 
     `momentmix fit data.csv -k auto --report report.html`
 
@@ -182,7 +182,7 @@ def fit_rows(
         X=rows.X,
         seconds=seconds,
         choices=choices,
-        notes=notes,
+        notes=[*rows.notes, *notes],
         collapsed=list(found.collapsed_),
         origin=replace(
             _origin(settings),

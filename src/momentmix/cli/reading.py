@@ -45,6 +45,7 @@ class Rows(NamedTuple):
     left_out: Sequence[tuple[str, str]] = ()  # columns, and why
     gaps: Counter[str] = Counter()  # by column  # noqa: RUF012
     read: int = 0  # rows in the tables
+    notes: Sequence[str] = ()  # what one should know before trusting a fit of them
 
     @property
     def dropped(self) -> int:
@@ -147,9 +148,7 @@ def read_rows(
     if free and len(found.X) > 1:
         found = _without(found, "constant", np.ptp(found.X, axis=0) == 0, known)
     tell_left_out(found.left_out)
-    if free:
-        _tell_few_values(found)
-    return found
+    return found._replace(notes=_few_values(found)) if free else found
 
 
 def _wanted(table: Table, wanted: Wanted, preferred: Sequence[str] | None) -> Wanted:
@@ -157,6 +156,8 @@ def _wanted(table: Table, wanted: Wanted, preferred: Sequence[str] | None) -> Wa
     if preferred is None:
         return wanted
     if table.names is None and not all(name in table.known for name in preferred):
+        if wanted.columns is None and len(table.known) == len(preferred):
+            note(f"{table.label} has no names; its columns are taken for {', '.join(preferred)}.")
         return wanted
     if wanted.columns is not None and table.names is None:
         return wanted
@@ -165,7 +166,7 @@ def _wanted(table: Table, wanted: Wanted, preferred: Sequence[str] | None) -> Wa
             f"--columns chooses {', '.join(wanted.columns)}, but the model has "
             f"{', '.join(preferred)}"
         )
-    return Wanted(preferred)
+    return Wanted(preferred, by="the model")
 
 
 def _without(rows: Rows, reason: str, which: np.ndarray, known: Sequence[str]) -> Rows:
@@ -181,10 +182,10 @@ def _without(rows: Rows, reason: str, which: np.ndarray, known: Sequence[str]) -
     )
 
 
-def _tell_few_values(rows: Rows) -> None:
-    """One line about columns that look like labels, whose values a mixture would follow."""
+def _few_values(rows: Rows) -> list[str]:
+    """A note on columns that look like labels, whose values a mixture would follow."""
     if len(rows.X) < 10 * FEW_VALUES:
-        return
+        return []
     names = rows.names or [str(i) for i in range(rows.X.shape[1])]
     counts = {
         name: len(np.unique(column))
@@ -192,12 +193,13 @@ def _tell_few_values(rows: Rows) -> None:
         if np.all(column == np.floor(column))
     }
     few = {name: count for name, count in counts.items() if count <= FEW_VALUES}
-    if few and len(few) < len(names):
-        shown = ", ".join(f"{name} ({count})" for name, count in [*few.items()][:6])
-        note(
-            f"few different values: {shown}. If these are labels, components will follow them; "
-            f"--exclude {','.join([*few][:6])} leaves them out."
-        )
+    if not few or len(few) == len(names):
+        return []
+    shown = ", ".join(f"{name} ({count})" for name, count in [*few.items()][:6])
+    return [
+        f"Some columns have few different values: {shown}. If these are labels, the components "
+        f"follow them; --exclude {','.join([*few][:6])} leaves them out."
+    ]
 
 
 def _without_gaps(rows: Rows, gaps: Gaps) -> Rows:

@@ -20,10 +20,8 @@ from momentmix.cli.console import (
 )
 from momentmix.cli.reading import ModelFile
 from momentmix.distributions.mixture import Mixture
-from momentmix.summary import components, counted, names_of, readable, remarks
+from momentmix.summary import components, counted, mean_and_deviation, names_of, remarks
 from momentmix.support.array import to_numpy
-
-_MOST_COLUMNS = 8
 
 
 def show(model: ModelFile, as_json: Json = False, debug: Debug = False) -> None:
@@ -59,27 +57,32 @@ def demo(
 
 def show_mixture(mixture: Mixture) -> None:
     """The components as a table, "mean ± deviation" in one cell only where a person reads it."""
-    names = names_of(mixture)
-    # A pipe gets every column; a terminal those that fit it.
-    shown = min(len(names), _MOST_COLUMNS) if out.is_terminal else len(names)
-    heads = ["component", "weight"]
-    if out.is_terminal:
-        heads += names[:shown]
-    else:
-        heads += [head for name in names for head in (name, f"{name} ±")]
-    rows = []
-    for part in components(mixture):
-        cells = [str(part.number), f"{part.weight:.4f}"]
-        for mean, deviation in list(zip(part.mean, part.deviation, strict=True))[:shown]:
-            if out.is_terminal:
-                cells.append(f"{readable(mean)} ± {readable(deviation, 2)}")
-            else:
-                cells += [f"{mean:.6g}", f"{deviation:.6g}"]
-        rows.append(cells)
-    more = f" (the first {shown} of {len(names)} columns)" if shown < len(names) else ""
-    kind = mixture.covariance_type
-    title = counted(len(rows), f"{kind} component")
-    show_table(f"{title}: mean ± standard deviation{more}", heads, rows)
+    names, parts = names_of(mixture), components(mixture)
+    title = f"{counted(len(parts), f'{mixture.covariance_type} component')}: mean ± deviation"
+    if not out.is_terminal:  # a pipe gets every column
+        heads = ["component", "weight", *(head for name in names for head in (name, f"{name} ±"))]
+        rows = [
+            [str(part.number), f"{part.weight:.4f}"]
+            + [f"{x:.6g}" for pair in zip(part.mean, part.deviation, strict=True) for x in pair]
+            for part in parts
+        ]
+        show_table(title, heads, rows)
+        return
+    cells = [
+        [str(part.number), f"{part.weight:.4f}"]
+        + [
+            " ± ".join(mean_and_deviation(mean, deviation))
+            for mean, deviation in zip(part.mean, part.deviation, strict=True)
+        ]
+        for part in parts
+    ]
+    heads = ["component", "weight", *names]
+    widths = [max(map(len, column)) + 3 for column in zip(heads, *cells, strict=True)]
+    if sum(widths) < out.width:
+        show_table(title, heads, cells)
+    else:  # a row for each column of the data, and as many components as there is room for
+        turned = list(zip(heads, *cells, strict=True))
+        show_table(title, turned[0], turned[1:])
 
 
 def mixture_document(mixture: Mixture) -> dict[str, JsonValue]:

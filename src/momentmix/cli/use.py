@@ -112,12 +112,19 @@ def score(
     with plain_errors(debug):
         check_output(output)
         mixture = Mixture.load(model)
-        rows = rows_for(mixture, files, tables(), checked_gaps(missing))
+        gaps = checked_gaps(missing)
+        rows = rows_for(mixture, files, tables(), "keep" if gaps == "drop" else gaps)
+        whole = ~np.isnan(rows.X).any(axis=1)
+        if not whole.any():
+            raise ValueError(f"{rows.source}: every row has a gap")
+        if not whole.all():
+            note(f"{np.sum(~whole):,} of {len(whole):,} rows have gaps and were left out.")
+        log_density = np.ma.masked_array(np.zeros(len(whole)), ~whole)
         with working("scoring"):
-            log_density = np.asarray(mixture.log_prob(rows.X))
+            log_density[whole] = np.asarray(mixture.log_prob(rows.X[whole]))
         if output is not None:
             write_table(output, {"log_density": log_density})
-        summary = FitSummary(mixture, rows.source, X=rows.X)
+        summary = FitSummary(mixture, rows.source, X=rows.X[whole])
         values = likelihoods(summary, float(log_density.sum()))
         if as_json:
             show_json(values)
@@ -155,6 +162,8 @@ def sample(
     with plain_errors(debug):
         check_output(output)
         mixture = Mixture.load(model)
+        if count < 1:
+            raise ValueError(f"-n must be at least 1, got {count}")
         X, component = mixture.sample(count, seed)
         columns = dict(zip(names_of(mixture), np.asarray(X).T, strict=True))
         if labels:

@@ -343,7 +343,8 @@ class MixtureEstimator(MixturePredictions):
             rows = ", ".join(f"{count:.0f}" for count in counts[thin])
             said.append(
                 f"{_which(thin, 'rest')} on about {rows} rows, few for a "
-                f"{self.mixture_.covariance_type} covariance of {self.n_features_in_} feature(s)"
+                f"{self.mixture_.covariance_type} covariance of {self.n_features_in_} "
+                f"feature{'s' * (self.n_features_in_ != 1)}"
             )
         if np.any(flat):
             cause = "where rows share a value or columns depend on each other"

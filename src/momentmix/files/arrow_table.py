@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from momentmix.files.cells import Kind
-from momentmix.files.table import HEAD_ROWS, NOT_A_NUMBER, Piece, Place, Table, TableError
+from momentmix.files.table import HEAD_ROWS, Piece, Place, Table, TableError
 
 if TYPE_CHECKING:
     import pyarrow
@@ -94,7 +94,9 @@ class ArrowTable(Table):
         columns = self._field_names(self.columns or self.known)
         for field in self._fields:
             if field.name in columns and _kind(field.type) not in ("numbers", "true or false"):
-                raise TableError(f"{self.label}, column {field.name}: {field.type} {NOT_A_NUMBER}")
+                raise TableError(
+                    f"{self.label}, column {field.name}: it holds {field.type}, not numbers"
+                )
         with self._open() as source:
             for batch, first, share in self._batches(source, start.rows, columns):
                 batch.validate()  # buffers as long as the batch says
@@ -151,7 +153,7 @@ def columns_as_rows(table: pyarrow.Table | pyarrow.RecordBatch) -> np.ndarray:
     return np.column_stack([np.asarray(column, dtype=np.float64) for column in columns])
 
 
-def import_pyarrow(path: Path, label: str) -> ModuleType:
+def import_pyarrow(path: Path, label: str, extra: str = "files") -> ModuleType:
     """pyarrow, or a TableError that says how to get it."""
     try:
         import pyarrow
@@ -159,7 +161,7 @@ def import_pyarrow(path: Path, label: str) -> ModuleType:
     except ImportError as error:
         kind = f"{path.suffix} files" if path.suffix else "this file"
         raise TableError(
-            f"{label}: reading {kind} needs pyarrow: pip install 'momentmix[files]'"
+            f"{label}: reading {kind} needs pyarrow: pip install 'momentmix[{extra}]'"
         ) from error
     module: ModuleType = pyarrow
     return module

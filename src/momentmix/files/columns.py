@@ -18,11 +18,12 @@ from momentmix.files.table import Column, Table, TableError
 #: Rows from which on a column that counts them is taken for their numbers.
 LEAST_ROWS = 10
 _IDENTIFIER = re.compile(
-    r"(.*[\s_.-])?(id|ids|index|row|row[\s_.-]?names?|rowid|uuid|__index_level_\d+__|unnamed: \d+)",
+    r"(.*[\s_.-])?(id|ids|index|key|row|row[\s_.-]?names?|rowid|uuid|no|nr|num|number|code|serial|"
+    r"acct|account|phone|timestamp|__index_level_\d+__|unnamed: \d+)",
     re.IGNORECASE,
 )
 _YEAR = re.compile(r"(.*[\s_.-])?(year|years|yr)([\s_.-].*)?", re.IGNORECASE)
-_CAMEL_CASE_ID = re.compile(r".*[a-z]I[dD]")
+_CAMEL_CASE_ID = re.compile(r".*[a-z](I[dD]|No|Nr|Number|Code|Key)")
 
 
 class Wanted(NamedTuple):
@@ -31,6 +32,7 @@ class Wanted(NamedTuple):
     columns: Sequence[str] | None = None
     exclude: Sequence[str] = ()
     keep_all: bool = False  # of those that hold numbers
+    by: str = "--columns"  # who asks for the columns
 
 
 EVERY_NUMBER = Wanted()
@@ -48,7 +50,7 @@ def choose_columns(tables: Sequence[Table], wanted: Wanted) -> Choice:
     first = tables[0]
     known = first.known
     excluded = _matches(first, wanted.exclude, "--exclude")
-    candidates = known if wanted.columns is None else _matches(first, wanted.columns, "--columns")
+    candidates = known if wanted.columns is None else _matches(first, wanted.columns, wanted.by)
     candidates = [name for name in candidates if name not in excluded]
     heads = [{column.name: column for column in table.head()} for table in tables]
     is_all = all(table.head_is_all for table in tables)
@@ -57,7 +59,7 @@ def choose_columns(tables: Sequence[Table], wanted: Wanted) -> Choice:
         for name in candidates
     }
     by_name = [name for name in wanted.columns or () if not _is_pattern(name, known)]
-    exact = _matches(first, by_name, "--columns")
+    exact = _matches(first, by_name, wanted.by)
     numbers = [name for name in candidates if name in exact or reasons[name] not in _NO_NUMBERS]
     chosen = numbers
     if wanted.columns is None and not wanted.keep_all:
@@ -70,7 +72,7 @@ def choose_columns(tables: Sequence[Table], wanted: Wanted) -> Choice:
     return Choice(None if first.names is None and chosen == known else chosen, left_out)
 
 
-_NO_NUMBERS = ("words", "dates", "true or false", "empty")
+_NO_NUMBERS = ("words", "dates", "codes", "true or false", "empty")
 
 
 def _is_pattern(text: str, known: Sequence[str]) -> bool:
@@ -110,10 +112,10 @@ def _reason(columns: Sequence[Column], is_first: bool, is_all: bool) -> str | No
         return "no name"
     if all(_counts_rows(column) for column in columns):
         return "running numbers"
-    if _is_identifier(columns[0].name) and all(_tells_rows_apart(column) for column in columns):
-        return "identifiers"
     values = np.concatenate([column.values for column in columns])
     values = values[~np.isnan(values)]
+    if _is_identifier(columns[0].name) and all(_tells_rows_apart(column) for column in columns):
+        return "identifiers"
     if len(values) >= LEAST_ROWS and _YEAR.fullmatch(columns[0].name) and _are_years(values):
         return "years"
     return "constant" if is_all and len(values) > 1 and np.all(values == values[0]) else None

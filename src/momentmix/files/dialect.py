@@ -6,9 +6,11 @@ import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, product
+
+import numpy as np
 
 from momentmix.files.cells import as_number, is_gap, is_number, kind_of
 from momentmix.files.options import ReadOptions
@@ -82,20 +84,29 @@ class _Line:
 
 
 def _lines(head: bytes, whole: bool) -> list[_Line]:
-    """The lines of the head; one that ends within quotes goes on in the next."""
-    pieces = head.splitlines(keepends=True)
-    if not whole and len(pieces) > 1 and not pieces[-1].endswith(b"\n"):
-        del pieces[-1]  # it is cut off
+    """The first lines; the last only if it is ``whole``."""
     found: list[_Line] = []
-    start, number, line = 0, 0, b""
-    for i, piece in enumerate(pieces[: 2 * HEAD_ROWS]):
+    start = 0
+    for number, line in logical_lines(head):
+        found.append(_Line(number, start, line))
+        start += len(line)
+        if len(found) == 2 * HEAD_ROWS:
+            return found
+    cut_off = not whole and len(found) > 1 and not head.endswith(b"\n")
+    return found[:-1] if cut_off else found
+
+
+def logical_lines(text: bytes) -> Iterator[tuple[int, bytes]]:
+    """Lines with their numbers from 0; one that ends within quotes goes on in the next."""
+    pieces = text.splitlines(keepends=True)
+    number, line = 0, b""
+    for i, piece in enumerate(pieces):
         line += piece
         open_quote = line.count(b'"') % 2 and not line.lstrip().startswith(b"#")
         if open_quote and any(b'"' in later for later in pieces[i + 1 : i + 50]):
             continue
-        found.append(_Line(number, start, line))
-        start, number, line = start + len(line), i + 1, b""
-    return found
+        yield number, line
+        number, line = i + 1, b""
 
 
 def _separator(lines: Sequence[_Line], options: ReadOptions) -> tuple[str, str]:
@@ -108,18 +119,20 @@ def _separator(lines: Sequence[_Line], options: ReadOptions) -> tuple[str, str]:
         top, *rows = [split_cells(line.text, separator) for line in lines]
         rows = rows or [top]
         width, often = Counter(map(len, rows)).most_common(1)[0]
-        below = len(top) == width or (len(top) == 1 and width > 2)  # names, numbers or a title
+        below = len(top) == width or len(top) < width - 1  # names, numbers or a title
         if len(top) == width - 1:  # rows have names, or end with a separator
             below = separator in "\t " or not any(row[-1] for row in rows)
+            below |= len(rows[0]) == width and not any(map(is_number, rows[0]))  # a title
         if width == 1:
             below &= decimal == "." or "," not in top[0]
         filled = [cell for row in rows for cell in row if not is_gap(cell, options.gaps)]
-        numbers = sum(is_number(cell, decimal) for cell in filled) / max(1, len(filled))
+        plain = sum(is_number(cell, decimal) for cell in filled)
+        other = sum(not np.isnan(as_number(cell, decimal)) for cell in filled) - plain
+        numbers = (plain + 0.9 * other) / max(1, len(filled))
         even = width > 1 and often >= 0.9 * len(rows)
         return below, even, round(numbers, 2), often / len(rows)
 
-    # Of equally good ones, max takes the first.
-    return max((form for form in product(separators, decimals) if len({*form}) == 2), key=score)
+    return max(product(separators, decimals), key=score)  # of equally good ones the first
 
 
 class _Head:
@@ -141,7 +154,7 @@ class _Head:
         counts = Counter(map(len, rows[1:] or rows))
         self.cells = max(counts, key=lambda count: (counts[count], count))
         titles = 0  # lines above the table
-        while self.cells > 2 and titles < len(rows) - 1 and len(rows[titles]) == 1:
+        while titles < len(rows) - 1 and self._is_title(rows[titles], rows[titles + 1]):
             titles += 1
         if titles:
             self.said.append(
@@ -171,6 +184,17 @@ class _Head:
             whole and len(rows) <= HEAD_ROWS,
             self.said,
         )
+
+    def _is_title(self, row: list[str], below: list[str]) -> bool:
+        """Whether a line stands above the table: shorter than its lines, or with one cell filled.
+
+        Names may be one fewer than the cells of the lines below, if these are no names.
+        """
+        filled = [cell for cell in row if cell]
+        alone = len(filled) == 1 and not self._is_number(filled[0])
+        names_follow = len(below) == self.cells and not any(map(self._is_number, below))
+        short = len(row) < self.cells - (0 if names_follow else 1)
+        return self.cells > 2 and (short or alone)
 
     def _is_number(self, cell: str) -> bool:
         return is_number(cell, self.decimal)

@@ -8,6 +8,7 @@ from datetime import date, time
 from typing import IO
 from zipfile import ZipFile
 
+from momentmix.files.arrow_table import import_pyarrow
 from momentmix.files.streams import TextStream
 from momentmix.files.table import TableError
 from momentmix.files.text_table import TextTable
@@ -25,6 +26,7 @@ class ExcelTable(TextTable):
     """A sheet of a workbook: the one that was asked for, or the first that is not empty."""
 
     def _names(self) -> list[str] | None:
+        import_pyarrow(self.path, self.label, extra="excel")
         self._sheet = self._as_text()
         return super()._names()
 

@@ -26,8 +26,6 @@ class ReadOptions:
             raise ValueError(f"a separator is one character, got {self.separator!r}")
         if self.decimal not in (None, ".", ","):
             raise ValueError(f"the decimal mark is '.' or ',', got {self.decimal!r}")
-        if self.decimal is not None and self.decimal == self.separator:
-            raise ValueError(f"{self.decimal!r} cannot be both separator and decimal mark")
         if self.encoding is not None:
             try:
                 "".encode(codecs.lookup(self.encoding).name)

@@ -24,8 +24,6 @@ PIECE_BYTES = 16 << 20
 HEAD_ROWS = 1000
 #: Columns that a table can have.
 MOST_COLUMNS = 1_000_000
-#: What is wrong with a column of words, and what to do.
-NOT_A_NUMBER = "is not a number (leave the column out with --exclude)"
 
 
 class TableError(ValueError):

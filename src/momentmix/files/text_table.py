@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
+import csv
 from collections.abc import Iterator
 
 import numpy as np
 
 from momentmix.files.arrow_table import columns_as_rows, import_pyarrow
-from momentmix.files.cells import Kind, as_number, gap_forms, is_gap, is_number, kind_of
-from momentmix.files.dialect import find_dialect, split_cells
+from momentmix.files.cells import Kind, as_number, gap_forms, is_gap, kind_of
+from momentmix.files.dialect import find_dialect, logical_lines, split_cells
 from momentmix.files.streams import TextStream, encoding_of, packing
-from momentmix.files.table import NOT_A_NUMBER, Piece, Place, Table, TableError
+from momentmix.files.table import Piece, Place, Table, TableError
 
 _BLOCK, _LONGEST_LINE = 8 << 20, 64 << 20
 _HEAD_BYTES = 1 << 20
@@ -119,19 +119,8 @@ class TextTable(Table):
             return np.empty((0, self.width))
         try:
             return self._numbers(text)
-        except pa.ArrowInvalid:
-            # Blanks around a gap, perhaps, which pyarrow does not see through.
-            try:
-                return self._numbers(self._without_blanks(text))
-            except pa.ArrowInvalid as error:
-                raise self._first_bad_line(block, place, error) from error
-
-    def _without_blanks(self, text: bytes) -> bytes:
-        """Lines whose cells neither begin nor end with blanks."""
-        mark = self._dialect.separator.encode()
-        blanks = rb"[ \t]*" if mark not in b"\t " else b" *"
-        text = re.sub(blanks + re.escape(mark) + blanks, lambda found: mark, text)
-        return re.sub(rb"(?m)^ +| +(?=\r?$)", b"", text)
+        except pa.ArrowInvalid as error:
+            return self._cell_by_cell(block, place, error)
 
     def _numbers(self, text: bytes) -> np.ndarray:
         pa = import_pyarrow(self.path, self.label)
@@ -140,7 +129,10 @@ class TextTable(Table):
         wanted = self.columns or self.known
         table = arrow_csv.read_csv(
             pa.BufferReader(text),
-            read_options=arrow_csv.ReadOptions(column_names=self.known, block_size=len(text) + 1),
+            # Without threads: pyarrow's sometimes abort a process that ends soon after.
+            read_options=arrow_csv.ReadOptions(
+                column_names=self.known, block_size=len(text) + 1, use_threads=False
+            ),
             parse_options=arrow_csv.ParseOptions(
                 delimiter=self._dialect.separator, newlines_in_values=True
             ),
@@ -153,36 +145,41 @@ class TextTable(Table):
         )
         return columns_as_rows(table)
 
-    def _first_bad_line(self, block: bytes, place: Place, error: Exception) -> TableError:
-        """The error of pyarrow in terms of the file: which line, and which cell in it."""
-        known, row = self.known, place.rows
+    def _cell_by_cell(self, block: bytes, place: Place, error: Exception) -> np.ndarray:
+        """What pyarrow does not read: money, thousands, blanks around gaps; or an error's place."""
+        known = self.known
+        rows: list[list[float]] = []
         wanted = [known.index(name) for name in self.columns or known]
-        for i, line in enumerate(block.split(b"\n")):
-            text = self._dialect.cleaned(line).decode("utf-8", errors="replace").rstrip("\r")
+        for i, line in logical_lines(block):
+            text = self._dialect.cleaned(line).decode("utf-8", errors="replace").rstrip("\r\n")
             if not text.strip():
                 continue
-            where = f"{self.label}, row {row} (line {place.lines + i + 1})"
-            cells = split_cells(text, self._dialect.separator)
+            where = f"{self.label}, row {place.rows + len(rows)} (line {place.lines + i + 1})"
+            try:
+                cells = split_cells(text, self._dialect.separator)
+            except csv.Error as failure:
+                raise TableError(f"{where}: {failure}") from failure
             if len(cells) != len(known):
-                return TableError(f"{where}: {len(cells)} cells where {len(known)} belong")
-            for at in wanted:
-                cell = cells[at]
-                if not is_number(cell, self._dialect.decimal) and not self._is_gap(cell):
-                    return TableError(f"{where}, column {known[at]}: {self._no_number(cell)}")
-            row += 1
-        return TableError(f"{self.label}, rows {place.rows} to {row}: {error}")
-
-    def _is_gap(self, cell: str) -> bool:
-        return is_gap(cell, self.options.gaps)
-
-    def _no_number(self, cell: str) -> str:
-        return f"{cell!r} {NOT_A_NUMBER}"
+                raise TableError(f"{where}: {len(cells)} cells where {len(known)} belong")
+            values = [as_number(cells[at], self._dialect.decimal) for at in wanted]
+            for at, value in zip(wanted, values, strict=True):
+                if np.isnan(value) and not is_gap(cells[at], self.options.gaps):
+                    raise TableError(
+                        f"{where}, column {known[at]}: {cells[at]!r} is not a number (--na "
+                        f"'{cells[at]}' takes it for a gap, --exclude leaves the column out)"
+                    ) from error
+            rows.append(values)
+        return np.array(rows, dtype=np.float64).reshape(len(rows), len(wanted))
 
 
 def _refuse_what_is_no_text(head: bytes, label: str) -> None:
     if not head:
         raise TableError(f"{label}: the file is empty")
     what = next((what for mark, what in _NO_TEXT.items() if head.startswith(mark)), None)
+    if what is None and head.lstrip().startswith((b"{", b"<")):
+        what = "no table but JSON, HTML or XML; save the table as CSV"
+        if b'"momentmix-mixture"' in head[:200]:
+            what = "a model and no table; momentmix show prints it"
     if what is None and packing(head) is not None:
         what = "packed twice; unpack it first"
     if what is None and head.startswith((b"PAR1", b"ARROW1", b"\x93NUMPY")):
