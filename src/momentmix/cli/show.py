@@ -20,8 +20,18 @@ from momentmix.cli.console import (
 )
 from momentmix.cli.reading import ModelFile
 from momentmix.distributions.mixture import Mixture
-from momentmix.summary import components, counted, mean_and_deviation, names_of, remarks
+from momentmix.summary import (
+    components,
+    counted,
+    mean_and_deviation,
+    names_of,
+    remarks,
+    telling_features,
+)
 from momentmix.support.array import to_numpy
+
+#: Columns that a terminal shows.
+_MOST_COLUMNS = 25
 
 
 def show(model: ModelFile, as_json: Json = False, debug: Debug = False) -> None:
@@ -68,15 +78,15 @@ def show_mixture(mixture: Mixture) -> None:
         ]
         show_table(title, heads, rows)
         return
+    shown = telling_features(mixture, _MOST_COLUMNS)
+    if len(shown) < len(names):
+        title += f" (the {len(shown)} columns of {len(names)} in which they lie furthest apart)"
     cells = [
         [str(part.number), f"{part.weight:.4f}"]
-        + [
-            " ± ".join(mean_and_deviation(mean, deviation))
-            for mean, deviation in zip(part.mean, part.deviation, strict=True)
-        ]
+        + [" ± ".join(mean_and_deviation(part.mean[i], part.deviation[i])) for i in shown]
         for part in parts
     ]
-    heads = ["component", "weight", *names]
+    heads = ["component", "weight", *(names[i] for i in shown)]
     widths = [max(map(len, column)) + 3 for column in zip(heads, *cells, strict=True)]
     if sum(widths) < out.width:
         show_table(title, heads, cells)

@@ -42,7 +42,7 @@ class Progress:
             self._shown["objective"] = f"{value:.5g}"
         else:
             self._best = max(self._best, value)
-            self._shown["likelihood"] = f"{self._best:.5f}"
+            self._shown["scaled log-likelihood"] = f"{self._best:.5f}"
         self._show(self._shown, done=1)
 
     def step(self, i: int, value: float) -> None:
