@@ -347,13 +347,16 @@ class MixtureEstimator(MixturePredictions):
                 f"feature{'s' * (self.n_features_in_ != 1)}"
             )
         if np.any(flat):
-            cause = "where rows share a value or columns depend on each other"
+            what = (
+                "no extent in some direction, where rows share a value or columns depend on each "
+                "other"
+            )
             if not of_rows:
-                cause = (
-                    "as far as these moments tell; moments of a higher order or of more rows tell "
-                    "more, unless columns depend on each other"
+                what = (
+                    "a width in some direction that these moments do not tell; moments of a higher "
+                    "order or of more rows tell more, unless columns depend on each other"
                 )
-            said.append(f"{_which(flat, 'have')} no extent in some direction, {cause}")
+            said.append(f"{_which(flat, 'have')} {what}")
         if said:
             warn_user(
                 f"{'; '.join(said)}. What they look like may be chance, and BIC and AIC mean "

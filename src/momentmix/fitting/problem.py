@@ -91,6 +91,8 @@ class Problem:
         kind, (weights, means, covariances) = self.frame.kind, fit.parameters
         counts = weights * (self.count if self.likelihood is None else self.likelihood.count)
         flat = np.broadcast_to(kind.on_floor(covariances, self.floor), weights.shape)
+        if self.likelihood is None and fit.bound > 0:  # widths that the moments do not tell
+            flat = flat | kind.on_floor(covariances, fit.bound)
         thin = np.zeros(len(weights), dtype=bool)
         if len(weights) > 1:
             thin = kind.too_few(counts, means.shape[1])

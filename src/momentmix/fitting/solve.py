@@ -190,7 +190,7 @@ def _from_moment_fits(
         def match(start: Parameters) -> Candidate:
             if search.interrupted:
                 return Candidate(start)
-            parameters, solution = moments.matching.solve(start, strict=False)
+            parameters, solution, _ = moments.matching.solve(start, strict=False)
             search.interrupted = search.interrupted or solution.interrupted
             progress.start("moments", solution.value)
             return Candidate(parameters, solution)

@@ -150,10 +150,11 @@ def _best(found: Sequence[Matched], start: Parameters) -> Fit:
 
 def _adopted(fit: Fit, matched: Matched) -> Fit:
     """The fit carried on to another solution."""
-    parameters, solution = matched
+    parameters, solution, bound = matched
     return replace(
         fit,
         parameters=parameters,
+        bound=bound,
         objective=solution.value,
         n_iter=fit.n_iter + solution.n_iter,
         history=tuple(solution.history),

@@ -27,4 +27,5 @@ class Fit:
     interrupted: bool = False
     history: tuple[float, ...] = ()  # the moment cost after each iteration
     log_likelihoods: tuple[float, ...] = ()  # that the starts have led to
+    bound: float = 0.0  # that a fit of moments kept variances above; 0 if it did not have to
     prior_strength: float = 0.0  # in rows; 0 without a prior

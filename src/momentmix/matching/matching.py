@@ -60,6 +60,7 @@ class Matched(NamedTuple):
 
     parameters: Parameters
     solution: Solution
+    bound: float = 0.0  # that variances were kept above, because these moments do not tell them
 
 
 class MomentMatching:
@@ -145,23 +146,25 @@ class MomentMatching:
         if not strict or solution.interrupted:
             level = min(WIDEST, max(model.floor, 1e-3, -lowest))
             raised = model.kind.raised(covariances, level)
-            return Matched(parameters._replace(covariances=raised), solution)
+            return Matched(parameters._replace(covariances=raised), solution, level)
         level = max(model.floor, self._error_of_variances(parameters, lowest))
         bounded = self._parametrisation(level)
         raised = model.kind.raised(covariances, max(0.01, 2 * level))
         inside = parameters._replace(covariances=raised)
         second = self._minimise(bounded, inside, callback, tol, max_iter)
-        return Matched(self._decoded(bounded, second), second.after(solution))
+        return Matched(self._decoded(bounded, second), second.after(solution), level)
 
     def _error_of_variances(self, parameters: Parameters, lowest: float) -> float:
         """How far variances may be wrong, if the lowest of a free fit came out so.
 
         One that is negative errs by its size at least. A fit bounded by next to nothing would end
         there, and have no density to speak of where the rows are. But narrow components must not
-        be widened much for the sake of one that is badly known.
+        be widened much for the sake of one that is badly known. Of the average variance, parts
+        that are negative count as nothing.
         """
-        covariance = self.model.kind.of(parameters.covariances, self.model.n)
-        traces = np.trace(to_numpy(covariance.matrices()), axis1=1, axis2=2)
+        kind = self.model.kind
+        raised = kind.of(kind.raised(parameters.covariances, self.model.floor), self.model.n)
+        traces = np.trace(to_numpy(raised.matrices()), axis1=1, axis2=2)
         average = float(np.average(np.broadcast_to(traces, self.model.m))) / self.model.n
         return min(-lowest, WIDEST, WIDEST_SHARE * average)
 
