@@ -125,13 +125,25 @@ GOOD = [
     ("titled.xlsx", workbook(("a", [["Widths", None, None], [], ["colour", *NAMES],
                                     *framed(c=WORDS).values.tolist()])), "were skipped", ()),
     ("money.csv", FRAME.assign(height=[f"${y:,.3f}" for y in 1000 * X[:, 1]]).to_csv(index=False)
-     .encode(), "", ()),
+     .encode(), "and numbers like it are read as 196037", ()),
+    ("thousands.csv", b"width,height\n" + "".join(
+        f'{1000 * x:.0f},"{1000 * y:,.0f}"\n' for x, y in X).encode(), "'196,037' and numbers", ()),
+    ("two.txt", b"Measured in spring\n" + text(), "were skipped", ()),
+    ("inch.csv", text(framed(name=['5" pipe', "red"] * 6)).replace(b'"5"" pipe"', b'5" pipe'),
+     "left out name (words)", ()),
+    ("inch_money.csv", text(framed(name=['5" pipe', "red"] * 6, cost=["$5"] * 12))
+     .replace(b'"5"" pipe"', b'5" pipe'), "cost (constant)", ()),
+    ("lines.csv", text(framed(name=["see\n# 2", "red"] * 6)), "left out name (words)", ()),
+    ("colours.csv", text(framed(c=["#ff0000", "blue"] * 6)), "left out c (words)", ()),
+    ("decades.csv", text(framed(name=WORDS)).replace(b"name,width,height", b"country,1990,2000"),
+     "--header no makes it a row", ()),
+    ("userid.csv", text(framed(userid=np.arange(12) ** 2 + 7)), "userid (identifiers)", ()),
     ("german.csv", FRAME.assign(height=[f"{1000 * y:,.0f}".replace(",", ".") for y in X[:, 1]])
-     .to_csv(index=False, sep=";", decimal=",").encode(), "", ()),
+     .to_csv(index=False, sep=";", decimal=",").encode(), "are read as 196037", ()),
     ("quoted_commas.csv", text(sep=";", decimal=",").replace(b";", b'","').replace(b"\n", b'"\n"')
      .removesuffix(b'"').replace(b"wid", b'"wid'), "", ()),
     ("percent.csv", FRAME.assign(height=[f"{y} %" for y in X[:, 1]]).to_csv(index=False).encode(),
-     "", ()),
+     "and numbers like it are read as", ()),
     ("codes.csv", text(framed(postcode=[f"0{i}123" for i in WORDS])).replace(b"red", b"7")
      .replace(b"green", b"8").replace(b"blue", b"9"), "left out postcode (codes)", ()),
     ("numbers.csv", text(framed(**{"Customer No": np.arange(12) ** 2 + 7})), "(identifiers)", ()),
@@ -158,7 +170,8 @@ GOOD = [
     ("plain.npy", array(X), "", ()),
 ]  # fmt: skip
 RENAMED = {"bare.csv": None, "plain.npy": None, "same_names.csv": ["width", "width.1"],
-           "years.csv": ["2018", "2019"], "header_said.csv": ["7", "9"]}  # fmt: skip
+           "years.csv": ["2018", "2019"],
+           "decades.csv": ["1990", "2000"], "header_said.csv": ["7", "9"]}  # fmt: skip
 
 
 @pytest.fixture
@@ -186,7 +199,8 @@ def test_read_as_expected(name, data, said, options, fit):
     answer = fit(name, data, *options)
     names, mean, rows = facts_of(answer)
     assert names == (RENAMED.get(name, NAMES) or ["x0", "x1"])
-    mean[1] /= 1000 if name in ("money.csv", "german.csv") else 1
+    mean[1] /= 1000 if name in ("money.csv", "german.csv", "thousands.csv") else 1
+    mean[0] /= 1000 if name == "thousands.csv" else 1
     np.testing.assert_allclose(mean, X.mean(axis=0), rtol=1e-12)
     assert rows == 12
     notes = [line for line in answer[2].splitlines() if "Component 0" not in line]
@@ -210,6 +224,15 @@ def test_gaps(gap, fit):
     code, _, err = fit("gaps.csv", "\n".join(lines).encode(), "--missing", "error")
     assert code == 1
     assert "gaps.csv, row 2 (about line 4), column width: no value (use --missing drop" in err
+
+
+def test_rows_that_begin_with_a_gap_of_excel(fit):
+    """#N/A is a gap, and no comment."""
+    lines = ["width,height", *LINES]
+    lines[3] = f"#N/A,{X[2, 1]}"
+    answer = fit("excel.csv", "\n".join(lines).encode())
+    assert facts_of(answer)[2] == 11
+    assert "1 of 12 rows have gaps" in answer[2]
 
 
 def test_gaps_that_the_user_names(fit):
@@ -254,6 +277,7 @@ BAD = [
     ("only_comments.csv", b"# a\n# b\n", "the file holds only comments", ()),
     ("only_names.csv", b"width,height\n", "no rows", ()),
     ("only_words.csv", b"a,b\nx,y\nz,u\n", "no column of numbers is left; it has a (words)", ()),
+    ("one_row.csv", b"a,b\n1,2\n", "a mixture needs two rows at least, and there is one", ()),
     ("ragged.csv", b"a,b\n1,2\n3\n5,6\n", "row 1 (line 3): 1 cells where 2 belong", ()),
     ("odd_word.csv", text().replace(str(X[3, 0]).encode(), b"oops"),
      "row 3 (line 5), column width: 'oops' is not a number", ()),
@@ -351,8 +375,8 @@ def test_moments_of_several_files_with_gaps(fit, tmp_path):
     files = ["a.csv.gz", "b.csv"]
     done = CliRunner().invoke(app, ["moments", *files, "-o", "m.npz", "--order", "2"])
     assert "1 of 12 rows have gaps and were left out" in done.stderr
-    assert done.stdout == "m.npz: 11 rows, 3 columns, orders up to 2\n"  # six numbers are no count
-    done = CliRunner().invoke(app, ["moments", *files, "-o", "m.npz", "--exclude", "id"])
+    assert done.stdout == "m.npz: 11 rows, 2 columns, orders up to 2\n"
+    assert "left out id (identifiers); --all-columns keeps all numbers." in done.stderr
     found = MomentTensors.load("m.npz")
     assert found.feature_names == ("width", "height")
     np.testing.assert_allclose(found.tensor(1), np.delete(X, 7, axis=0).mean(axis=0))

@@ -167,6 +167,8 @@ def fit_rows(
         raise ValueError(
             f"-k {number} asks for more components than {rows.source} has rows ({len(rows.X)})"
         )
+    if len(rows.X) < 2:
+        raise ValueError(f"{rows.source}: a mixture needs two rows at least, and there is one")
     begin = time.perf_counter()
     with in_terms_of_options(), _warnings_as_notes() as notes:
         if number is None:

@@ -9,11 +9,10 @@ from typing import Annotated, cast, get_args
 import typer
 
 from momentmix.cli.console import Debug, err, note, plain_errors, reading_bar, say
-from momentmix.cli.reading import TABLES, open_files, tell_left_out
+from momentmix.cli.reading import TABLES, choose, open_files, tell_left_out
 from momentmix.cli.tables import TableOptions, reads_tables
 from momentmix.cli.writing import check_output
 from momentmix.distributions.accumulate import Gaps, Pass
-from momentmix.files.tables import choose_from
 
 
 @reads_tables
@@ -45,7 +44,7 @@ def moments(
         check_output(output, (".npz",))
         options, gaps = tables(), _checked_gaps(missing)
         with open_files(files, options) as opened, reading_bar() as bar:
-            tell_left_out(choose_from(opened, options.wanted).left_out)
+            tell_left_out(choose(opened, options.wanted))
             run = Pass(opened, order, output, missing=gaps)
             if run.resumed:
                 say(f"going on from {run.checkpoint} after {run.moments.count:,} rows", err)

@@ -19,7 +19,7 @@ from momentmix.cli.tables import TableOptions
 from momentmix.distributions.mixture import Mixture
 from momentmix.distributions.moment_tensors import MomentTensors
 from momentmix.distributions.samples import Samples
-from momentmix.files.columns import Wanted
+from momentmix.files.columns import NUMBERS, Wanted
 from momentmix.files.tables import Table, choose_from, open_table
 from momentmix.files.writing import naming
 from momentmix.summary import Distribution
@@ -71,8 +71,6 @@ def open_files(files: Sequence[Path], options: TableOptions) -> Iterator[list[Ta
             if str(file) == "-":
                 path, label = stack.enter_context(_standard_input()), "standard input"
             tables.append(open_table(path, label=label, options=options.options))
-        for line in dict.fromkeys(line for table in tables for line in table.said):
-            note(line)
         yield tables
 
 
@@ -91,6 +89,14 @@ def _standard_input() -> Iterator[Path]:
         yield path
 
 
+def choose(tables: Sequence[Table], wanted: Wanted) -> list[tuple[str, str]]:
+    """Have tables read the columns that are wanted; say how they are read. What is left out."""
+    left_out = choose_from(tables, wanted).left_out
+    for line in dict.fromkeys(line for table in tables for line in table.said):
+        note(f"{line}.")
+    return left_out
+
+
 def tell_left_out(left_out: Sequence[tuple[str, str]]) -> None:
     """One line about columns that are not used."""
     if not left_out:
@@ -99,7 +105,8 @@ def tell_left_out(left_out: Sequence[tuple[str, str]]) -> None:
     for name, reason in left_out:
         by_reason.setdefault(reason, []).append(name)
     parts = [f"{_some(names)} ({reason})" for reason, names in by_reason.items()]
-    note(f"left out {', '.join(parts)}; --columns and --all-columns choose otherwise.")
+    more = "; --all-columns keeps all numbers" if {*by_reason} & NUMBERS else ""
+    note(f"left out {', '.join(parts)}{more}.")
 
 
 def _some(names: Sequence[str], most: int = 6) -> str:
@@ -125,7 +132,7 @@ def read_rows(
         if not free:
             wanted = wanted._replace(keep_all=True)
         free = wanted.columns is None and not wanted.keep_all
-        left_out = choose_from(tables, wanted).left_out
+        left_out = choose(tables, wanted)
         task = bar.add_task("reading", total=sum(table.size for table in tables), rows=0)
         done, rows, pieces = 0, 0, []
         for table in tables:

@@ -15,10 +15,10 @@ import numpy as np
 
 from momentmix.files.table import Column, Table, TableError
 
-#: Rows from which on a column that counts them is taken for their numbers.
+#: Rows from which on a column that counts them is taken for their numbers, whatever its name.
 LEAST_ROWS = 10
 _IDENTIFIER = re.compile(
-    r"(.*[\s_.-])?(id|ids|index|key|row|row[\s_.-]?names?|rowid|uuid|no|nr|num|number|code|serial|"
+    r".*id|(.*[\s_.-])?(ids|index|key|row|row[\s_.-]?names?|rowid|uuid|no|nr|num|number|code|serial|"
     r"acct|account|phone|timestamp|__index_level_\d+__|unnamed: \d+)",
     re.IGNORECASE,
 )
@@ -72,6 +72,8 @@ def choose_columns(tables: Sequence[Table], wanted: Wanted) -> Choice:
     return Choice(None if first.names is None and chosen == known else chosen, left_out)
 
 
+#: Reasons to leave out a column of numbers.
+NUMBERS = {"no name", "running numbers", "identifiers", "years", "constant"}
 _NO_NUMBERS = ("words", "dates", "codes", "true or false", "empty")
 
 
@@ -116,7 +118,7 @@ def _reason(columns: Sequence[Column], is_first: bool, is_all: bool) -> str | No
     values = values[~np.isnan(values)]
     if _is_identifier(columns[0].name) and all(_tells_rows_apart(column) for column in columns):
         return "identifiers"
-    if len(values) >= LEAST_ROWS and _YEAR.fullmatch(columns[0].name) and _are_years(values):
+    if len(values) and _YEAR.fullmatch(columns[0].name) and _are_years(values):
         return "years"
     return "constant" if is_all and len(values) > 1 and np.all(values == values[0]) else None
 
@@ -131,12 +133,11 @@ def _are_years(values: np.ndarray) -> bool:
 
 def _counts_rows(column: Column) -> bool:
     steps = np.diff(column.values)
-    return len(steps) + 1 >= LEAST_ROWS and bool(np.all(steps == 1))
+    counts = bool(np.all(steps == 1) or np.all(steps == -1))
+    return len(steps) + 1 >= LEAST_ROWS and counts
 
 
 def _tells_rows_apart(column: Column) -> bool:
     """Whole numbers, another one in every row."""
-    x = column.values
-    if len(x) < LEAST_ROWS or np.isnan(x).any():
-        return False
-    return bool(np.all(x == np.floor(x)) and len(np.unique(x)) == len(x))
+    x = column.values[~np.isnan(column.values)]
+    return len(x) > 1 and bool(np.all(x == np.floor(x)) and len(np.unique(x)) == len(x))

@@ -18,6 +18,7 @@ from momentmix.files.table import HEAD_ROWS, TableError
 
 #: A blank stands for any number of blanks and tabs. Of equally good ones the first is taken.
 SEPARATORS = (",", ";", "\t", "|", " ")
+_ANY_SEPARATOR = ",;\t|"
 #: Lines on which separators are tried.
 _TRIED = 200
 _BOM = b"\xef\xbb\xbf"
@@ -42,20 +43,24 @@ class Dialect:
     def cleaned(self, block: bytes) -> bytes:
         """Whole lines without comments, and with one blank where blanks separate."""
         if b"#" in block:
-            block = _COMMENT.sub(b"", block)
+            block = _COMMENT.sub(lambda line: line[0] if self._is_row(line[0]) else b"", block)
         return _single_blanks(block) if self.separator == " " else block
+
+    def _is_row(self, line: bytes) -> bool:
+        """Whether a line that begins with # has as many cells as a row, and is one."""
+        return _is_row(line.decode("utf-8", "replace").rstrip("\r\n"), self.separator, self.cells)
 
 
 def find_dialect(head: bytes, whole: bool, label: str, options: ReadOptions) -> Dialect:
     """The dialect of text that begins with ``head``, which is ``whole`` if nothing follows."""
     lines = _lines(head, whole)
-    table = [line for line in lines if line.text.strip() and not line.comment]
+    table = [line for line in lines if line.text.strip() and not line.hash]
     if not table:
-        held = any(line.comment for line in lines)
+        held = any(line.hash for line in lines)
         raise TableError(f"{label}: the file {'holds only comments' if held else 'is empty'}")
     try:
         separator, decimal = _separator(table[:_TRIED], options)
-        return _Head(lines, table, separator, decimal, label, options).dialect(whole)
+        return _Head(lines, separator, decimal, label, options).dialect(whole)
     except csv.Error as error:
         raise TableError(f"{label}: a line cannot be split into cells: {error}") from error
 
@@ -66,6 +71,13 @@ def split_cells(text: str, separator: str) -> list[str]:
         text = _single_blanks(text.encode()).decode()
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
     return [cell.strip() for cell in next(reader, [])]
+
+
+def _is_row(text: str, separator: str, cells: int) -> bool:
+    try:
+        return cells > 1 and len(split_cells(text, separator)) == cells
+    except csv.Error:
+        return False
 
 
 def _single_blanks(block: bytes) -> bytes:
@@ -80,14 +92,14 @@ class _Line:
         if start == 0 and data.startswith(_BOM):
             self.start, data = len(_BOM), data[len(_BOM) :]
         self.text = data.decode("utf-8", "replace").rstrip("\r\n")
-        self.comment = self.text.lstrip().startswith("#")
+        self.hash = self.text.lstrip().startswith("#")
 
 
 def _lines(head: bytes, whole: bool) -> list[_Line]:
     """The first lines; the last only if it is ``whole``."""
     found: list[_Line] = []
     start = 0
-    for number, line in logical_lines(head):
+    for number, line in logical_lines(head, _ANY_SEPARATOR):
         found.append(_Line(number, start, line))
         start += len(line)
         if len(found) == 2 * HEAD_ROWS:
@@ -96,14 +108,17 @@ def _lines(head: bytes, whole: bool) -> list[_Line]:
     return found[:-1] if cut_off else found
 
 
-def logical_lines(text: bytes) -> Iterator[tuple[int, bytes]]:
-    """Lines with their numbers from 0; one that ends within quotes goes on in the next."""
+def logical_lines(text: bytes, separators: str) -> Iterator[tuple[int, bytes]]:
+    """Lines with their numbers from 0; one that ends within a quoted cell goes on in the next."""
+    begin = rb"(?:^|[" + re.escape(separators.encode()) + rb"])[ ]*"
+    closed = re.compile(begin + rb'"(?:[^"]|"")*"')
+    opened = re.compile(begin + rb'"')
     pieces = text.splitlines(keepends=True)
     number, line = 0, b""
     for i, piece in enumerate(pieces):
         line += piece
-        open_quote = line.count(b'"') % 2 and not line.lstrip().startswith(b"#")
-        if open_quote and any(b'"' in later for later in pieces[i + 1 : i + 50]):
+        within = b'"' in line and opened.search(closed.sub(b"", line)) is not None
+        if within and any(b'"' in later for later in pieces[i + 1 : i + 50]):
             continue
         yield number, line
         number, line = i + 1, b""
@@ -126,13 +141,28 @@ def _separator(lines: Sequence[_Line], options: ReadOptions) -> tuple[str, str]:
         if width == 1:
             below &= decimal == "." or "," not in top[0]
         filled = [cell for row in rows for cell in row if not is_gap(cell, options.gaps)]
+        values = [as_number(cell, decimal) for cell in filled]
         plain = sum(is_number(cell, decimal) for cell in filled)
-        other = sum(not np.isnan(as_number(cell, decimal)) for cell in filled) - plain
+        other = len(values) - np.isnan(values).sum() - plain
         numbers = (plain + 0.9 * other) / max(1, len(filled))
+        if decimal == "," and _are_thousands(rows, separator):
+            numbers *= 0.8
         even = width > 1 and often >= 0.9 * len(rows)
         return below, even, round(numbers, 2), often / len(rows)
 
     return max(product(separators, decimals), key=score)  # of equally good ones the first
+
+
+def _are_thousands(rows: list[list[str]], separator: str) -> bool:
+    """Whether commas part thousands: three digits follow each, and small numbers have none."""
+    commas = [cell for row in rows for cell in row if "," in cell and as_number(cell, ",") < np.inf]
+    if not commas or not all(re.fullmatch(r"[+-]?\d{1,3}(,\d{3})+", cell) for cell in commas):
+        return False
+    even = [row for row in rows if len(row) == len(rows[0])]
+    columns = [set(column) for column in zip(*even, strict=True)]
+    return separator == "," or any(
+        column & set(commas) and any(cell.isdecimal() for cell in column) for column in columns
+    )
 
 
 class _Head:
@@ -141,7 +171,6 @@ class _Head:
     def __init__(
         self,
         lines: list[_Line],
-        table: list[_Line],
         separator: str,
         decimal: str,
         label: str,
@@ -149,10 +178,19 @@ class _Head:
     ) -> None:
         self.separator, self.decimal, self.label, self.options = separator, decimal, label, options
         self.said: list[str] = []
-        self.comments = {line.end: line.text for line in lines if line.comment}
+        self.comments = {line.end: line.text for line in lines if line.hash}
+        table = [line for line in lines if line.text.strip() and not line.hash]
         rows = [split_cells(line.text, separator) for line in table]
         counts = Counter(map(len, rows[1:] or rows))
         self.cells = max(counts, key=lambda count: (counts[count], count))
+        first = table[0].number  # lines with a # that come later may be rows
+        table = [
+            line
+            for line in lines
+            if line in table
+            or (line.hash and line.number > first and _is_row(line.text, separator, self.cells))
+        ]
+        rows = [split_cells(line.text, separator) for line in table]
         titles = 0  # lines above the table
         while titles < len(rows) - 1 and self._is_title(rows[titles], rows[titles + 1]):
             titles += 1
@@ -194,7 +232,7 @@ class _Head:
         alone = len(filled) == 1 and not self._is_number(filled[0])
         names_follow = len(below) == self.cells and not any(map(self._is_number, below))
         short = len(row) < self.cells - (0 if names_follow else 1)
-        return self.cells > 2 and (short or alone)
+        return (self.cells > 2 or names_follow) and (short or alone)
 
     def _is_number(self, cell: str) -> bool:
         return is_number(cell, self.decimal)
@@ -209,7 +247,8 @@ class _Head:
         years = values[0] >= 1800 and values[-1] <= 2200
         positions = values[0] == 0 and len(values) > 2  # pandas numbers columns that have no names
         words = self._words_over_numbers()
-        if counting and (years or positions or words) and not self._rows_count_too():
+        counted = counting and (years or positions or words) and not self._rows_count_too()
+        if counted or self._is_far_off():
             self.said.append(
                 f"{self.label}: the first line ({', '.join(top[:4])}{', …' * (len(top) > 4)}) was "
                 "taken for the names of the columns; --header no makes it a row of numbers"
@@ -222,6 +261,23 @@ class _Head:
                 f"--na '{words[0]}' that this is a gap"
             )
         return False
+
+    def _is_far_off(self) -> bool:
+        """Whether the numbers of the first line lie far outside of all that stand below them."""
+        columns = [
+            [as_number(row[i], self.decimal) for row in self.rows[1:] if len(row) == self.cells]
+            for i, cell in enumerate(self.rows[0])
+            if self._is_number(cell)
+        ]
+        top = [as_number(cell, self.decimal) for cell in self.rows[0] if self._is_number(cell)]
+        for value, column in zip(top, columns, strict=True):
+            below = np.array(column)[~np.isnan(column)]
+            if len(below) < 5 or value != int(value):
+                return False
+            low, high = below.min(), below.max()
+            if low - (high - low) <= value <= high + (high - low):
+                return False
+        return True
 
     def _words_over_numbers(self) -> list[str]:
         """Words of the first line that stand over columns of numbers."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from momentmix.files.arrow_table import columns_as_rows, import_pyarrow
-from momentmix.files.cells import Kind, as_number, gap_forms, is_gap, kind_of
+from momentmix.files.cells import Kind, as_number, gap_forms, is_gap, is_number, kind_of
 from momentmix.files.dialect import find_dialect, logical_lines, split_cells
 from momentmix.files.streams import TextStream, encoding_of, packing
 from momentmix.files.table import Piece, Place, Table, TableError
@@ -82,7 +82,17 @@ class TextTable(Table):
             kind = kind_of(cells, decimal, gaps)
             numbers = [as_number(cell, decimal) for cell in cells] if kind == "numbers" else []
             found.append((kind, np.array(numbers)))
+            self._say_how(cells, numbers)
         return found
+
+    def _say_how(self, cells: Sequence[str], numbers: Sequence[float]) -> None:
+        """Of a column whose numbers have signs of money or marks between thousands."""
+        for cell, number in zip(cells, numbers, strict=False):
+            if not np.isnan(number) and not is_number(cell, self._dialect.decimal):
+                line = f"{self.label}: {cell!r} and numbers like it are read as {number:.10g}"
+                if not any("and numbers like it" in said for said in self.said):
+                    self.said.append(line)
+                return
 
     def _too_long(self, lines: int) -> TableError:
         return TableError(f"{self.label}, line {lines + 1}: longer than 64 MiB")
@@ -150,7 +160,7 @@ class TextTable(Table):
         known = self.known
         rows: list[list[float]] = []
         wanted = [known.index(name) for name in self.columns or known]
-        for i, line in logical_lines(block):
+        for i, line in logical_lines(block, self._dialect.separator):
             text = self._dialect.cleaned(line).decode("utf-8", errors="replace").rstrip("\r\n")
             if not text.strip():
                 continue
