@@ -84,7 +84,7 @@ def test_the_table_of_parameters_is_that_of_the_code():
             told[cls] |= dict(re.findall(r"`(\w+)(?:=([^`]+))?`", cell))
     for cls, parameters in told.items():
         defaults = cls().get_params()
-        assert set(parameters) == set(defaults) - {"augmentation", "solver", "moments"}
+        assert set(parameters) == set(defaults)
         for name, value in parameters.items():
             assert not value or ast.literal_eval(value) == defaults[name], (cls, name)
 
