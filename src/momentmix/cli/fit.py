@@ -57,7 +57,7 @@ class Settings(TypedDict):
 def fit(
     files: Annotated[
         list[Path],
-        typer.Argument(help=f"{TABLES} Or moments (.npz) of one.", metavar="TABLES"),
+        typer.Argument(help=f"{TABLES} Or one file of moments (.npz).", metavar="TABLES"),
     ],
     components: Annotated[
         str,
