@@ -122,12 +122,11 @@ def test_penguins():
     complete = X[~np.isnan(X).any(axis=1)]
     assert (len(X), len(complete)) == (344, 342)
     best = MomentMixture(3, random_state=0).fit(complete).score(complete)
-    for order in (4, 5):
-        moments = MomentTensors.from_samples(X, order, missing="pairwise")
-        fit = MomentMixture(3, random_state=0).fit_moments(moments)
-        other = MomentMixture(3, order=order, polish=None, random_state=0).fit(complete)
-        assert abs(fit.score(complete) - other.score(complete)) < 1e-5
-        assert fit.score(complete) > best - 0.5
+    moments = MomentTensors.from_samples(X, 4, missing="pairwise")
+    fit = MomentMixture(3, random_state=0).fit_moments(moments)
+    other = MomentMixture(3, order=4, polish=None, random_state=0).fit(complete)
+    assert abs(fit.score(complete) - other.score(complete)) < 1e-5
+    assert fit.score(complete) > best - 0.5
 
 
 @pytest.mark.parametrize("kind", ["full", "diag"])

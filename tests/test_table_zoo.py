@@ -409,12 +409,16 @@ def test_help_version_and_completion():
     run, environment = CliRunner(), {"COMP_WORDS": "momentmix fit --comp", "COMP_CWORD": "2"}
     assert run.invoke(app, ["-h"]).stdout == run.invoke(app, ["--help"]).stdout
     assert "--columns" in run.invoke(app, ["fit", "-h"]).stdout
-    assert "complete -o default" in run.invoke(app, ["--show-completion", "bash"]).stdout
     command = [sys.executable, "-m", "momentmix", "--version"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout == f"momentmix {momentmix.__version__}\n"
-    asked = os.environ | environment | {"_MOMENTMIX_COMPLETE": "complete_bash"}
-    asked["PATH"] = os.path.dirname(sys.executable) + os.pathsep + asked["PATH"]
+    path = os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"]
+    shell = ["bash", "-c", "momentmix --show-completion; true"]  # which asks for its shell
+    done = subprocess.run(
+        shell, capture_output=True, text=True, env=os.environ | {"PATH": path}, check=True
+    )
+    assert "_momentmix_completion" in done.stdout
+    asked = os.environ | environment | {"_MOMENTMIX_COMPLETE": "complete_bash", "PATH": path}
     done = subprocess.run(["momentmix"], capture_output=True, text=True, env=asked)
     assert done.stdout.split() == ["--components", "--compare-em"]
 
