@@ -257,6 +257,13 @@ def test_a_table_of_nothing_else_keeps_them(fit):
     assert facts_of(fit("ids.csv", data))[0] == ["id", "n"]
 
 
+def test_a_first_line_that_is_not_finite(fit):
+    """It is a row, and is refused as one."""
+    code, _, err = fit("inf.csv", b"inf,1,2\n" + b"".join(b"%d.5,2,3\n" % i for i in range(6)))
+    assert code == 1
+    assert "inf.csv, row 0 (about line 1), column 0: inf (leave the row out, or mend it)" in err
+
+
 def test_one_column_with_decimal_commas(fit):
     names, mean, _ = facts_of(fit("one.csv", b"width\n1,5\n2,5\n"))
     assert (names, list(mean)) == (["width"], [2.0])

@@ -13,7 +13,7 @@ import warnings
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Annotated, NoReturn, TypeAlias
+from typing import Annotated, NoReturn, TypeAlias, TypeVar
 
 import numpy as np
 import typer
@@ -41,6 +41,8 @@ JsonValue: TypeAlias = (
     "| Mapping[str, JsonValue] | None"
 )
 
+Word = TypeVar("Word", bound=str)
+
 STANDARD_OUTPUT = "standard output"
 #: Control characters, line and paragraph ends, marks that turn the direction of writing, and halves
 #: of characters, which no stream takes.
@@ -67,7 +69,7 @@ def by_option(message: str) -> str:
     """A message of the library in which a parameter is called by its option."""
     for name, option in _OPTIONS.items():
         # Without an underscore it may be just a word.
-        after = "" if "_" in name else "(?= must| \\(now|=|$)"
+        after = "" if "_" in name else "(?= must| \\(now|=)"
         message = re.sub(rf"\b{name}\b{after}", option, message)
         message = re.sub(rf"{option}=(\S)", rf"{option} \1", message)
     return message
@@ -121,6 +123,14 @@ def _print_warning(message: Warning | str, *place: object) -> None:
 def fail(message: str, code: int) -> NoReturn:
     say(f"momentmix: {_on_one_line(message)}", err, style="red")
     raise SystemExit(code)
+
+
+def one_of(option: str, word: str, *known: Word) -> Word:
+    """The word that was given to an option, which must be one of the known ones."""
+    for each in known:
+        if word == each:
+            return each
+    raise ValueError(f"{option} is {', '.join(known[:-1])} or {known[-1]}, got {word!r}")
 
 
 def _on_one_line(message: object) -> str:

@@ -23,6 +23,7 @@ from momentmix.cli.console import (
     err,
     in_terms_of_options,
     note,
+    one_of,
     out,
     plain_errors,
     say,
@@ -30,7 +31,7 @@ from momentmix.cli.console import (
     show_table,
     working,
 )
-from momentmix.cli.reading import TABLES, Missing, Rows, checked_gaps, read_rows
+from momentmix.cli.reading import TABLES, Missing, Rows, read_rows
 from momentmix.cli.show import mixture_document, show_mixture
 from momentmix.cli.tables import TableOptions, reads_tables
 from momentmix.cli.writing import check_output
@@ -128,7 +129,7 @@ def fit(
                 raise ValueError("--compare-em needs the rows; moments are not enough for EM")
             found, summary = fit_moments(files[0], number, settings)
         else:
-            rows = read_rows(files, options, checked_gaps(missing))
+            rows = read_rows(files, options, one_of("--missing", missing, "drop", "error"))
             found, summary = fit_rows(rows, number, settings)
             if compare_em:
                 with working("fitting scikit-learn's EM from ten starts"):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, cast, get_args
+from typing import Annotated
 
 import typer
 
-from momentmix.cli.console import Debug, err, note, plain_errors, reading_bar, say
+from momentmix.cli.console import Debug, err, note, one_of, plain_errors, reading_bar, say
 from momentmix.cli.reading import TABLES, choose, open_files, tell_left_out
 from momentmix.cli.tables import TableOptions, reads_tables
 from momentmix.cli.writing import check_output
@@ -42,7 +42,8 @@ def moments(
         if any(str(path) == "-" for path in files):
             raise ValueError("moments reads files, so that it can go on after a stop; - is none")
         check_output(output, (".npz",))
-        options, gaps = tables(), _checked_gaps(missing)
+        options = tables()
+        gaps: Gaps = one_of("--missing", missing, "drop", "error", "pairwise")
         with open_files(files, options) as opened, reading_bar() as bar:
             tell_left_out(choose(opened, options.wanted))
             run = Pass(opened, order, output, missing=gaps)
@@ -58,10 +59,3 @@ def moments(
             note(f"{dropped:,} of {found.count + dropped:,} rows have gaps and were left out.")
         kept = f"{found.n_features} columns, orders up to {found.order}"
         say(f"{output}: {found.count:,} rows, {kept}")
-
-
-def _checked_gaps(missing: str) -> Gaps:
-    for known in get_args(Gaps):
-        if missing == known:
-            return cast(Gaps, known)
-    raise ValueError(f"--missing is drop, error or pairwise, got {missing!r}")

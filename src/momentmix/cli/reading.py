@@ -48,17 +48,14 @@ class Rows(NamedTuple):
     notes: Sequence[str] = ()  # what one should know before trusting a fit of them
 
     @property
+    def columns(self) -> list[str]:
+        """A name for each column, which may be its position."""
+        return self.names or [str(i) for i in range(self.X.shape[1])]
+
+    @property
     def dropped(self) -> int:
         """Rows that were left out because of gaps."""
         return self.read - len(self.X)
-
-
-def checked_gaps(missing: str) -> Gaps:
-    if missing == "drop":
-        return "drop"
-    if missing == "error":
-        return "error"
-    raise ValueError(f"--missing is drop or error, got {missing!r}")
 
 
 @contextmanager
@@ -90,7 +87,7 @@ def _standard_input() -> Iterator[Path]:
 
 
 def choose(tables: Sequence[Table], wanted: Wanted) -> list[tuple[str, str]]:
-    """Have tables read the columns that are wanted; say how they are read. What is left out."""
+    """Have tables read the columns that are wanted, and tell how; returns what is left out."""
     left_out = choose_from(tables, wanted).left_out
     for line in dict.fromkeys(line for table in tables for line in table.said):
         note(f"{line}.")
@@ -193,7 +190,7 @@ def _few_values(rows: Rows) -> list[str]:
     """A note on columns that look like labels, whose values a mixture would follow."""
     if len(rows.X) < 10 * FEW_VALUES:
         return []
-    names = rows.names or [str(i) for i in range(rows.X.shape[1])]
+    names = rows.columns
     counts = {
         name: len(np.unique(column))
         for name, column in zip(names, rows.X[:10_000].T, strict=True)
@@ -215,8 +212,8 @@ def _without_gaps(rows: Rows, gaps: Gaps) -> Rows:
     bad = empty.any(axis=1)
     if gaps != "drop" or not bad.any():
         return rows
-    names = rows.names or [str(i) for i in range(rows.X.shape[1])]
-    counts = Counter({n: int(k) for n, k in zip(names, empty.sum(axis=0), strict=True) if k})
+    columns = zip(rows.columns, empty.sum(axis=0), strict=True)
+    counts = Counter({name: int(count) for name, count in columns if count})
     name, most = counts.most_common(1)[0]
     if bad.all():
         raise ValueError(
@@ -230,9 +227,7 @@ def _without_gaps(rows: Rows, gaps: Gaps) -> Rows:
     return rows._replace(X=rows.X[~bad], gaps=counts)
 
 
-def rows_for(
-    mixture: Mixture, files: Sequence[Path], options: TableOptions, gaps: Gaps = "drop"
-) -> Rows:
+def rows_for(mixture: Mixture, files: Sequence[Path], options: TableOptions, gaps: Gaps) -> Rows:
     """The columns of the tables that a model speaks of: by its names, where both have names."""
     rows = read_rows(files, options, gaps, mixture.feature_names, free=False)
     if rows.X.shape[1] != mixture.n_features:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import typer
 
+from momentmix.cli.console import one_of
 from momentmix.files.columns import EVERY_NUMBER, Wanted
 from momentmix.files.options import FIND_OUT, ReadOptions
 
@@ -62,14 +63,12 @@ def _table_options(
         all_columns,
     )
     words = {"tab": "\t", "\\t": "\t", "space": " ", "blank": " ", "comma": ",", "semicolon": ";"}
-    if header not in (None, "yes", "no"):
-        raise ValueError(f"--header is yes or no, got {header!r}")
     options = ReadOptions(
         separator=None if sep is None else words.get(sep, sep),
         decimal={"comma": ",", "point": "."}.get(decimal or "", decimal),
         encoding=encoding,
         gaps=_listed(na or "", "--na"),
-        header=None if header is None else header == "yes",
+        header=None if header is None else one_of("--header", header, "yes", "no") == "yes",
         sheet=sheet,
     )
     return TableOptions(wanted, options)

@@ -14,12 +14,13 @@ from momentmix.cli.console import (
     Json,
     aside,
     note,
+    one_of,
     plain_errors,
     show_json,
     show_table,
     working,
 )
-from momentmix.cli.reading import Files, Missing, ModelFile, checked_gaps, rows_for
+from momentmix.cli.reading import Files, Missing, ModelFile, Rows, rows_for
 from momentmix.cli.tables import TableOptions, reads_tables
 from momentmix.cli.writing import check_output, write_table
 from momentmix.distributions.mixture import Mixture
@@ -69,9 +70,7 @@ def predict(
         check_output(output)
         mixture = Mixture.load(model)
         rows = rows_for(mixture, files, tables(), "keep")
-        whole = ~np.isnan(rows.X).any(axis=1)
-        if not whole.all():
-            note(f"{np.sum(~whole):,} of {len(whole):,} rows have gaps and get no component.")
+        whole = _whole_rows(rows, "get no component")
         with working("predicting"):
             R = np.full((len(whole), mixture.n_components), np.nan)
             R[whole] = posterior(mixture, rows.X[whole]) if whole.any() else 0.0
@@ -112,13 +111,11 @@ def score(
     with plain_errors(debug):
         check_output(output)
         mixture = Mixture.load(model)
-        gaps = checked_gaps(missing)
-        rows = rows_for(mixture, files, tables(), "keep" if gaps == "drop" else gaps)
-        whole = ~np.isnan(rows.X).any(axis=1)
+        gaps = one_of("--missing", missing, "drop", "error")
+        rows = rows_for(mixture, files, tables(), "keep" if gaps == "drop" else "error")
+        whole = _whole_rows(rows, "were left out")
         if not whole.any():
             raise ValueError(f"{rows.source}: every row has a gap")
-        if not whole.all():
-            note(f"{np.sum(~whole):,} of {len(whole):,} rows have gaps and were left out.")
         log_density = np.ma.masked_array(np.zeros(len(whole)), ~whole)
         with working("scoring"):
             log_density[whole] = np.asarray(mixture.log_prob(rows.X[whole]))
@@ -131,6 +128,14 @@ def score(
             return
         cells = [f"{values[key]:.6f}".rstrip("0").rstrip(".") for key in _HEADINGS]
         show_table(rows.source, [*_HEADINGS.values()], [cells])
+
+
+def _whole_rows(rows: Rows, otherwise: str) -> np.ndarray:
+    """Which rows have all their numbers; a line says what becomes of the others."""
+    whole = ~np.isnan(rows.X).any(axis=1)
+    if not whole.all():
+        note(f"{np.sum(~whole):,} of {len(whole):,} rows have gaps and {otherwise}.")
+    return whole
 
 
 def likelihoods(summary: FitSummary, total: float) -> dict[str, float]:

@@ -49,7 +49,7 @@ def choose_columns(tables: Sequence[Table], wanted: Wanted) -> Choice:
     """The columns of tables that have the same ones, by what their first rows show."""
     first = tables[0]
     known = first.known
-    excluded = _matches(first, wanted.exclude, "--exclude")
+    excluded = set(_matches(first, wanted.exclude, "--exclude"))
     candidates = known if wanted.columns is None else _matches(first, wanted.columns, wanted.by)
     candidates = [name for name in candidates if name not in excluded]
     heads = [{column.name: column for column in table.head()} for table in tables]
@@ -58,8 +58,9 @@ def choose_columns(tables: Sequence[Table], wanted: Wanted) -> Choice:
         name: _reason([head[name] for head in heads if name in head], name == known[0], is_all)
         for name in candidates
     }
-    by_name = [name for name in wanted.columns or () if not _is_pattern(name, known)]
-    exact = _matches(first, by_name, wanted.by)
+    each = set(known)
+    by_name = [text for text in wanted.columns or () if text in each or not _is_pattern(text)]
+    exact = set(_matches(first, by_name, wanted.by))
     numbers = [name for name in candidates if name in exact or reasons[name] not in _NO_NUMBERS]
     chosen = numbers
     if wanted.columns is None and not wanted.keep_all:
@@ -68,7 +69,8 @@ def choose_columns(tables: Sequence[Table], wanted: Wanted) -> Choice:
     if not chosen:
         held = ", ".join(f"{name} ({reasons.get(name, 'excluded')})" for name in known[:6])
         raise TableError(f"{first.label}: no column of numbers is left; it has {held}")
-    left_out = [(name, reasons[name] or "") for name in candidates if name not in chosen]
+    kept = set(chosen)
+    left_out = [(name, reasons[name] or "") for name in candidates if name not in kept]
     return Choice(None if first.names is None and chosen == known else chosen, left_out)
 
 
@@ -77,29 +79,29 @@ NUMBERS = {"no name", "running numbers", "identifiers", "years", "constant"}
 _NO_NUMBERS = ("words", "dates", "codes", "true or false", "empty")
 
 
-def _is_pattern(text: str, known: Sequence[str]) -> bool:
-    return text not in known and any(mark in text for mark in "*?[")
+def _is_pattern(text: str) -> bool:
+    return any(mark in text for mark in "*?[")
 
 
 def _matches(table: Table, texts: Sequence[str], option: str) -> list[str]:
     """The columns that names, patterns or positions stand for, in the order of these."""
     known = table.known
-    found: list[str] = []
+    each, found = set(known), dict[str, None]()  # which keeps their order
     absent: list[str] = []
     for text in texts:
-        if text in known:
+        if text in each:
             names = [text]
-        elif _is_pattern(text, known):
+        elif _is_pattern(text):
             names = [name for name in known if fnmatchcase(name, text)]
         else:
             names = [known[int(text)]] if text.isdecimal() and int(text) < len(known) else []
         absent += [text] * (not names)
-        found += [name for name in names if name not in found]
+        found |= dict.fromkeys(names)
     if absent:
         raise TableError(
             f"{table.label}: no column {', '.join(absent)} for {option}; it has {table.listing}"
         )
-    return found
+    return list(found)
 
 
 def _reason(columns: Sequence[Column], is_first: bool, is_all: bool) -> str | None:

@@ -180,15 +180,14 @@ class _Head:
         self.said: list[str] = []
         self.comments = {line.end: line.text for line in lines if line.hash}
         table = [line for line in lines if line.text.strip() and not line.hash]
-        rows = [split_cells(line.text, separator) for line in table]
-        counts = Counter(map(len, rows[1:] or rows))
+        widths = [len(split_cells(line.text, separator)) for line in table]
+        counts = Counter(widths[1:] or widths)
         self.cells = max(counts, key=lambda count: (counts[count], count))
-        first = table[0].number  # lines with a # that come later may be rows
-        table = [
+        below = lines[lines.index(table[0]) :]
+        table = [  # lines with a # below the first may be rows
             line
-            for line in lines
-            if line in table
-            or (line.hash and line.number > first and _is_row(line.text, separator, self.cells))
+            for line in below
+            if line.text.strip() and not (line.hash and not self._is_row(line))
         ]
         rows = [split_cells(line.text, separator) for line in table]
         titles = 0  # lines above the table
@@ -234,6 +233,9 @@ class _Head:
         short = len(row) < self.cells - (0 if names_follow else 1)
         return (self.cells > 2 or names_follow) and (short or alone)
 
+    def _is_row(self, line: _Line) -> bool:
+        return _is_row(line.text, self.separator, self.cells)
+
     def _is_number(self, cell: str) -> bool:
         return is_number(cell, self.decimal)
 
@@ -272,7 +274,7 @@ class _Head:
         top = [as_number(cell, self.decimal) for cell in self.rows[0] if self._is_number(cell)]
         for value, column in zip(top, columns, strict=True):
             below = np.array(column)[~np.isnan(column)]
-            if len(below) < 5 or value != int(value):
+            if len(below) < 5 or not value.is_integer():
                 return False
             low, high = below.min(), below.max()
             if low - (high - low) <= value <= high + (high - low):

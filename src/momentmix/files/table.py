@@ -101,7 +101,8 @@ class Table(ABC):
 
     def choose(self, columns: Sequence[str] | None) -> None:
         """Read these columns from now on."""
-        absent = [name for name in columns or () if name not in self.known]
+        known = set(self.known)
+        absent = [name for name in columns or () if name not in known]
         if absent:
             raise TableError(f"{self.label}: no column {', '.join(absent)}; it has {self.listing}")
         self.columns = self.names if columns is None else list(columns)
@@ -180,12 +181,13 @@ class Table(ABC):
 
 def _all_different(names: list[str]) -> list[str]:
     """Names for all, none twice: unnamed_3 for one without, and .1, .2 after the same."""
-    result: list[str] = []
+    result: dict[str, None] = {}  # which keeps their order
+    given = set(names)
     for i, name in enumerate(names):
         name = base = name or f"unnamed_{i}"
         again = 0
-        while name in result or (again and name in names):
+        while name in result or (again and name in given):
             again += 1
             name = f"{base}.{again}"
-        result.append(name)
-    return result
+        result[name] = None
+    return list(result)

@@ -6,7 +6,6 @@ from momentmix.summary.certainty import (
     Certainty,
     ConfusedPair,
     certainty_of,
-    responsibilities,
 )
 from momentmix.summary.columns import ColumnSummary, column_summaries
 from momentmix.summary.component import (
@@ -66,7 +65,6 @@ __all__ = [
     "percent",
     "readable",
     "remarks",
-    "responsibilities",
     "standardised_means",
     "strongest_correlations",
     "telling_features",

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from momentmix.distributions.mixture import Mixture
-from momentmix.support.array import to_numpy
+from momentmix.estimators.predictions import posterior
 
 #: A row is sure of its component from this probability on, and doubtful below the other.
 SURE, DOUBTFUL = 0.9, 0.8
@@ -65,7 +65,7 @@ def certainty_of(mixture: Mixture, X: np.ndarray) -> Certainty:
     shared = np.zeros((m, m))
     step = max(1, _BLOCK_NUMBERS // (m + mixture.n_features))
     for start in range(0, len(X), step):
-        probabilities = responsibilities(mixture, X[start : start + step])
+        probabilities = posterior(mixture, X[start : start + step])
         labels = np.argmax(probabilities, axis=1)
         largest = np.max(probabilities, axis=1)
         taken += np.bincount(labels, minlength=m)
@@ -73,15 +73,3 @@ def certainty_of(mixture: Mixture, X: np.ndarray) -> Certainty:
         sure += int(np.sum(largest >= SURE))
         shared += np.eye(m)[labels].T @ probabilities
     return Certainty(taken, doubtful, sure, shared)
-
-
-def responsibilities(mixture: Mixture, X: np.ndarray) -> np.ndarray:
-    """The probability of each component given each row; (p, m).
-
-    A row so far away that every density is 0 to float64 may belong to any, with equal probability.
-    """
-    joint = to_numpy(mixture.log_joint(X))
-    highest = np.max(joint, axis=1, keepdims=True)
-    joint = np.where(np.isfinite(highest), joint - np.where(np.isfinite(highest), highest, 0), 0)
-    densities = np.exp(joint)
-    return densities / np.sum(densities, axis=1, keepdims=True)
