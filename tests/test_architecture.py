@@ -22,6 +22,7 @@ LAYERS = (
     "cluster",
     "moments",
     "tensors",
+    "observed",
     "distributions",
     "datasets",
     "solvers",

@@ -43,16 +43,24 @@ def is_dask(X: object) -> TypeGuard[DaskTable]:
 class DaskRows:
     """The rows of a Dask array or DataFrame (p, n), and their weights.
 
-    ``weights`` is a Dask array or Series with the blocks of X, or None. ``n_passes`` counts how
-    often the rows were read.
+    ``weights`` is a Dask array or Series with the blocks of X, or None. ``noise`` is the covariance
+    of the noise, common to all rows or with one entry for each, in the blocks of X. ``n_passes``
+    counts how often the rows were read.
     """
 
-    def __init__(self, X: DaskTable, weights: DaskWeights | None = None) -> None:
+    def __init__(
+        self,
+        X: DaskTable,
+        weights: DaskWeights | None = None,
+        noise: DaskWeights | DaskTable | None = None,
+    ) -> None:
         rows = as_dask_array(X)
         self.n, self.n_passes = int(rows.shape[1]), 0
-        self._arrays = [rows]
+        self.noisy = noise is not None
+        self._arrays = [rows, None, None]
         if weights is not None:
-            self._arrays.append(_weights_like(weights, rows)[:, None])
+            self._arrays[1] = _weights_like(weights, rows)[:, None]
+        self._common, self._arrays[2], self._noise_shape = _noise_like(noise, rows)
 
     def total(
         self,
@@ -63,7 +71,8 @@ class DaskRows:
         """Σ function(X, weights, *arguments, **named) over the blocks; one pass.
 
         ``function`` returns something that can be added, or a tuple of such things. It runs in the
-        task that makes the block, so that no block has to move.
+        task that makes the block, so that no block has to move. Where rows have noise, it is given
+        that of the block as ``noise_covariance``.
         """
         import dask
         import dask.array as da
@@ -72,6 +81,8 @@ class DaskRows:
         results = da.map_blocks(
             _on_block,
             *self._arrays,
+            common=self._common,
+            noise_shape=self._noise_shape if self.noisy else None,
             function=function,
             # As tasks of their own, arguments would keep the others from fusing.
             arguments=arguments,
@@ -114,36 +125,52 @@ def feature_names(X: object) -> np.ndarray | None:
 
 def map_rows(
     X: DaskTable,
-    function: Callable[[Model, np.ndarray], Array],
+    function: Callable[[Model, np.ndarray, object], Array],
     model: Model,
     width: int | None,
     dtype: npt.DTypeLike,
+    noise: DaskWeights | DaskTable | None = None,
 ) -> DaskArray:
-    """A lazy Dask array of function(model, block) for the blocks of X.
+    """A lazy Dask array of function(model, block, its noise or None) for the blocks of X.
 
     ``width`` is the number of columns of the results, None where they have one dimension.
     """
+    import dask.array as da
+
     rows = as_dask_array(X)
+    common, own, shape = _noise_like(noise, rows)
+    given = {"function": function, "model": model, "common": common, "noise_shape": shape}
     if width is None:
         meta = np.empty((0,), dtype=dtype)
-        return rows.map_blocks(_apply, function, model, dtype=dtype, meta=meta, drop_axis=1)
+        return da.map_blocks(_apply, rows, own, dtype=dtype, meta=meta, drop_axis=1, **given)
     meta, chunks = np.empty((0, width), dtype=dtype), (rows.chunks[0], (width,))
-    return rows.map_blocks(_apply, function, model, dtype=dtype, meta=meta, chunks=chunks)
+    return da.map_blocks(_apply, rows, own, dtype=dtype, meta=meta, chunks=chunks, **given)
 
 
 # Functions of one block. They run on the workers, so they are plain functions of plain arrays.
 
 
-def _apply(X: np.ndarray, function: Callable[[Model, np.ndarray], Array], model: Model) -> Array:
+def _apply(
+    X: np.ndarray,
+    own: np.ndarray | None,
+    *,
+    function: Callable[[Model, np.ndarray, object], Array],
+    model: Model,
+    common: np.ndarray | None,
+    noise_shape: tuple[int, ...],
+) -> Array:
     if len(X) == 0:  # of the right shape and dtype, from one row that is dropped again
-        return function(model, np.zeros((1, X.shape[1])))[:0]
-    return function(model, X)
+        return function(model, np.zeros((1, X.shape[1])), None)[:0]
+    return function(model, X, common if own is None else own.reshape(-1, *noise_shape))
 
 
 def _on_block(
     X: np.ndarray,
-    weights: np.ndarray | None = None,
+    weights: np.ndarray | None,
+    own: np.ndarray | None,
     *,
+    common: np.ndarray | None,
+    noise_shape: tuple[int, ...] | None,
     function: Callable[..., object],
     arguments: tuple[object, ...],
     named: dict[str, object],
@@ -152,16 +179,20 @@ def _on_block(
     """The result for one block, in an array of one object, which is what a block must be."""
     result = np.empty((1, 1), dtype=object)
     i = block_info[0]["chunk-location"][0]
+    for what, array in (("weights", weights), ("noise covariances", own)):
+        if array is not None and len(array) != len(X):
+            raise ValueError(
+                f"block {i}: {len(array)} {what} for {len(X)} rows; give both the same blocks"
+            )
     if weights is not None:
         weights = np.asarray(weights, dtype=np.float64)[:, 0]
-        if len(weights) != len(X):
-            raise ValueError(
-                f"block {i}: {len(weights)} weights for {len(X)} rows; give both the same blocks"
-            )
+    if noise_shape is not None:
+        noise = common if own is None else own.reshape(-1, *noise_shape)
+        named = {**named, "noise_covariance": noise}
     try:
         result[0, 0] = function(np.asarray(X), weights, *arguments, **named)
     except ValueError as error:
-        raise ValueError(f"block {i} of X: {error}") from error
+        raise type(error)(f"block {i} of X: {error}") from error
     return result
 
 
@@ -182,21 +213,68 @@ def plus(a: Summand, b: Summand) -> Summand:
 
 def _weights_like(weights: DaskWeights, X: DaskArray) -> DaskArray:
     """Weights as a Dask array with the blocks of X."""
-    if hasattr(weights, "to_dask_array"):
-        weights = weights.to_dask_array()
-    if not is_dask(weights):
-        import dask.array as da
-
-        weights = np.asarray(weights, dtype=np.float64)
-        if any(np.isnan(length) for length in X.chunks[0]):
-            raise ValueError(
-                "weights in memory need a Dask array of known block lengths; give "
-                "X.to_dask_array(lengths=True), or the weights as a Dask array or Series"
-            )
-        weights = da.from_array(weights, chunks=(X.chunks[0],))
+    weights = _in_blocks(weights, X, "weights")
     if weights.ndim != 1 or weights.numblocks[0] != X.numblocks[0]:
         raise ValueError(
             f"weights must be one-dimensional with the {X.numblocks[0]} blocks of X, got shape "
             f"{weights.shape} in {weights.numblocks} blocks"
         )
     return weights
+
+
+def _noise_like(
+    noise: DaskWeights | DaskTable | None, X: DaskArray
+) -> tuple[np.ndarray | None, DaskArray | None, tuple[int, ...]]:
+    """Noise common to all rows, or that of each row (p, width) in the blocks of X, and its shape.
+
+    The shape is that of one row's noise: (), (n,) or (n, n).
+    """
+    if noise is None:
+        return None, None, ()
+    n = X.shape[1]
+    if not is_dask(noise):
+        noise = np.asarray(noise, dtype=np.float64)
+        if noise.shape in ((), (1,), (n,), (n, n), (1, n), (1, n, n)):
+            return noise, None, ()
+    own = _in_blocks(noise, X, "noise_covariance")
+    if own.numblocks[0] != X.numblocks[0] or own.shape[1:] not in ((), (n,), (n, n)):
+        raise ValueError(
+            f"noise_covariance must have the {X.numblocks[0]} blocks of X and one entry of shape "
+            f"(), ({n},) or ({n}, {n}) for each row, got shape {own.shape} in {own.numblocks[0]} "
+            "blocks"
+        )
+    shape = tuple(int(k) for k in own.shape[1:])
+    flat = own.rechunk(dict.fromkeys(range(1, own.ndim), -1))
+    width = int(np.prod(shape))
+    flat = flat.map_blocks(
+        _flattened,
+        chunks=(own.chunks[0], (width,)),
+        dtype=np.float64,
+        meta=np.empty((0, width)),
+        drop_axis=list(range(1, own.ndim)),
+        new_axis=1,
+    )
+    return None, flat, shape
+
+
+def _flattened(array: np.ndarray) -> np.ndarray:
+    return np.asarray(array, dtype=np.float64).reshape(len(array), -1)
+
+
+def _in_blocks(array: DaskWeights | DaskTable, X: DaskArray, name: str) -> DaskArray:
+    """An array with an entry for each row of X, as a Dask array with its blocks."""
+    if hasattr(array, "to_dask_array"):
+        array = array.to_dask_array()
+    if is_dask(array):
+        return array
+    import dask.array as da
+
+    array = np.asarray(array, dtype=np.float64)
+    if any(np.isnan(length) for length in X.chunks[0]):
+        raise ValueError(
+            f"{name} in memory need a Dask array of known block lengths; give "
+            f"X.to_dask_array(lengths=True), or {name} as a Dask array or Series"
+        )
+    if array.ndim == 0 or len(array) != X.shape[0]:
+        raise ValueError(f"{name} has shape {array.shape} for {X.shape[0]} rows of X")
+    return da.from_array(array, chunks=(X.chunks[0], *((k,) for k in array.shape[1:])))

@@ -175,6 +175,14 @@ class Covariance(ABC):
 
     @staticmethod
     @abstractmethod
+    def features_of_seconds(seconds: np.ndarray) -> np.ndarray:
+        """Mean features (m, width) from mean products of features with each other, (m, n, n).
+
+        Diagonal types also take the mean squares alone, (m, n).
+        """
+
+    @staticmethod
+    @abstractmethod
     def free_parameters(m: int, n: int) -> int:
         """Degrees of freedom of the covariances of m components."""
 

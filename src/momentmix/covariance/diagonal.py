@@ -62,6 +62,10 @@ class Diagonal(Variances):
         return X * X
 
     @staticmethod
+    def features_of_seconds(seconds: np.ndarray) -> np.ndarray:
+        return seconds if seconds.ndim == 2 else np.diagonal(seconds, axis1=1, axis2=2)
+
+    @staticmethod
     def free_parameters(m: int, n: int) -> int:
         return m * n
 

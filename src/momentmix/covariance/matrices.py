@@ -121,6 +121,11 @@ class Matrices(Covariance):
         return xp.concat([rows[a, :] * rows[a:, :] for a in range(n)]).mT
 
     @staticmethod
+    def features_of_seconds(seconds: np.ndarray) -> np.ndarray:
+        m, n, _ = seconds.shape
+        return np.asarray(seconds.reshape(m, n * n)[:, packing(n)[0]])
+
+    @staticmethod
     def checked(array: Array, name: str) -> Array:
         xp = namespace(array)
         eps = xp.finfo(array.dtype).eps

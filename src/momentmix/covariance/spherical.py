@@ -58,6 +58,10 @@ class Spherical(Variances):
         return namespace(X).sum(X * X, axis=1)[:, None]
 
     @staticmethod
+    def features_of_seconds(seconds: np.ndarray) -> np.ndarray:
+        return np.asarray(Diagonal.features_of_seconds(seconds).sum(axis=1, keepdims=True))
+
+    @staticmethod
     def free_parameters(m: int, n: int) -> int:
         return m
 

@@ -75,7 +75,7 @@ class Zero(Variances):
         return 0
 
     checked = log_density_coefficients = precision_cholesky = staticmethod(_refused)
-    whitened_squares = fitted = outer = staticmethod(_refused)
+    whitened_squares = fitted = outer = features_of_seconds = staticmethod(_refused)
 
     @staticmethod
     def optimism(counts: np.ndarray, n: int) -> np.ndarray:

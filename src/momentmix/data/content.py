@@ -18,15 +18,15 @@ DIGITS = 9
 
 
 def distinct_rows(X: np.ndarray, counts: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """One row for each that is different, and how much it counts; in an order of their own.
+    """The place of one row for each that is different, and how much it counts.
 
-    ``counts`` (p,) are ones by default. O(np + p log p).
+    They are in an order of their own. ``counts`` (p,) are ones by default. O(np + p log p).
     """
     counts = np.ones(len(X)) if counts is None else counts
     marks = _marks(X)
     order = np.lexsort((counts, marks))  # by count too: sums are then the same to the last bit
     first = np.flatnonzero(np.diff(marks[order], prepend=~marks[order[:1]]))
-    return X[order[first]], np.add.reduceat(counts[order], first)
+    return order[first], np.add.reduceat(counts[order], first)
 
 
 def _marks(X: np.ndarray) -> np.ndarray:

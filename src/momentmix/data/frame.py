@@ -35,6 +35,7 @@ class Frame:
             # A constant feature has no unit of its own: it gets the middle one of the others.
             middle = np.median(deviations[deviations > 0])
             self.scale = np.where(deviations > 0, deviations, middle)
+        self.units = np.broadcast_to(self.scale, n)  # of the features, one by one
         self.to_features: np.ndarray | None = None
         if self.kind.diagonal:
             self.inverse: Any = 1 / self.scale

@@ -25,17 +25,23 @@ def rounding_variances(
 ) -> np.ndarray:
     """δ²/12 for each column of X (p, n), δ the step between its values; 0 if not rounded.
 
+    NaN is a gap.
     The weights have sum 1, and count for so many rows together; by default for p.
     """
     step = max(1, len(X) // MOST_ROWS)
-    share = len(X[::step]) / len(X) if weights is None else float(weights[::step].sum())
-    seen = share * (len(X) if count is None else count)
-    return np.array([_rounding_step(column, seen) ** 2 / 12 for column in X[::step].T])
+    w = np.full(len(X), 1 / len(X)) if weights is None else weights
+    w, seen = w[::step] * (len(X) if count is None else count), ~np.isnan(X[::step])
+    return np.array(
+        [
+            _rounding_step(column[here], float(w[here].sum())) ** 2 / 12
+            for column, here in zip(X[::step].T, seen.T, strict=True)
+        ]
+    )
 
 
 def least_variances(X: np.ndarray) -> np.ndarray:
     """What rounding to float64 alone has hidden; (n,)."""
-    return np.spacing(np.max(np.abs(X), axis=0)) ** 2 / 12
+    return np.spacing(np.nanmax(np.abs(X), axis=0)) ** 2 / 12
 
 
 def _rounding_step(column: np.ndarray, rows: float) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 from os import PathLike
 from typing import TypeAlias
 
@@ -11,10 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from momentmix.covariance import component_covariance
+from momentmix.distributions.given_rows import MixtureGiven
 from momentmix.distributions.samples import check_weights
+from momentmix.distributions.shown import mixture_in_html, mixture_in_words
 from momentmix.files.models import read_model, write_model
 from momentmix.moments.atoms import Atoms, Gradient
 from momentmix.moments.distribution import AtomDistribution
+from momentmix.observed import ObservedRows, noise_of_rows
 from momentmix.support.array import (
     Array,
     ArrayLike,
@@ -176,14 +178,23 @@ class Mixture(AtomDistribution):
         X = xp.asarray(Z, dtype=self.means.dtype, device=device)
         return X, xp.asarray(labels, device=device)
 
-    def log_prob(self, X: ArrayLike) -> Array:
-        """The logarithm of the density at each row of X, of shape (p,)."""
-        log_joint = self.log_joint(X)
+    def log_prob(self, X: ArrayLike, noise_covariance: ArrayLike | None = None) -> Array:
+        """The logarithm of the density at each row of X, of shape (p,).
+
+        NaN in X is a gap: the density is that of the values which are there. ``noise_covariance``
+        is that of known errors in the rows, in the shapes that :class:`Samples` takes.
+        """
+        log_joint = self.log_joint(X, noise_covariance)
         return _logsumexp(log_joint)
 
-    def log_joint(self, X: ArrayLike) -> Array:
-        """The logarithm of λ_j N(x_i; μ_j, Σ_j) for each row and component, of shape (p, m)."""
+    def log_joint(self, X: ArrayLike, noise_covariance: ArrayLike | None = None) -> Array:
+        """The logarithm of λ_j N(x_i; μ_j, Σ_j) for each row and component, of shape (p, m).
+
+        Gaps and known errors are as in :meth:`log_prob`.
+        """
         X = self._checked_rows(X)
+        if noise_covariance is not None or not all_finite(X):
+            return self._like(self._given(X, noise_covariance).log_joint())
         xp = namespace(X, self.means)
         whitener, log_root = self._atoms.covariance.whitener()
         positive = self.weights > 0
@@ -205,6 +216,50 @@ class Mixture(AtomDistribution):
         step = max(1, _BLOCK_BYTES // (8 * self.n_features))
         parts = parallel_map(block, range(0, X.shape[0], step), worker_count(xp))
         return xp.concat(parts)
+
+    def impute(
+        self,
+        X: ArrayLike,
+        draws: int | None = None,
+        *,
+        noise_covariance: ArrayLike | None = None,
+        random_state: RandomState = None,
+    ) -> Array:
+        """Fill the gaps (NaN) in the rows of X with what is expected there; (p, n).
+
+        With ``draws`` each gap is filled at random so many times, as multiple imputation wants it:
+        the result has the shape (draws, p, n). Values that are there stay as they are.
+        """
+        X = self._checked_rows(X)
+        given = self._given(X, noise_covariance)
+        if draws is None:
+            return self._like(np.where(given.rows.seen, given.rows.X, given.means()))
+        if isinstance(draws, bool) or not isinstance(draws, int | np.integer) or draws < 1:
+            raise ValueError(f"draws must be a whole number of at least 1, got {draws!r}")
+        rng, rows = _generator(random_state), given.rows
+        filled = [np.where(rows.seen, rows.X, given.draws(rng)) for _ in range(draws)]
+        return self._like(np.stack(filled))
+
+    def denoise(
+        self, X: ArrayLike, noise_covariance: ArrayLike | None = None
+    ) -> tuple[Array, Array]:
+        """What lies behind each row: the mean (p, n) and the covariance (p, n, n), given the row.
+
+        ``noise_covariance`` is that of known errors in the rows, in the shapes that
+        :class:`Samples` takes. NaN in X is a gap.
+        """
+        means, covariances = self._given(self._checked_rows(X), noise_covariance).posterior()
+        return self._like(means), self._like(covariances)
+
+    def _given(self, X: Array, noise_covariance: ArrayLike | None) -> MixtureGiven:
+        rows = to_numpy(X).astype(np.float64, copy=False)
+        noise = None if noise_covariance is None else to_numpy(noise_covariance)
+        return MixtureGiven(self._atoms, ObservedRows(rows, noise_of_rows(noise, rows)))
+
+    def _like(self, array: np.ndarray) -> Array:
+        """An array of results in the library of the mixture, and on its device."""
+        xp = namespace(self.means)
+        return xp.asarray(array, dtype=self.means.dtype, device=array_device(self.means))
 
     def marginal(self, features: Features) -> Mixture:
         """The mixture of some of the features alone.
@@ -269,8 +324,8 @@ class Mixture(AtomDistribution):
             raise ValueError(
                 f"X has {X.shape[1]} feature(s), but the mixture has {self.n_features}"
             )
-        if not all_finite(X):
-            raise ValueError("X must be finite, but holds NaN or infinity")
+        if not all_finite(X) and np.any(np.isinf(to_numpy(X))):
+            raise ValueError("X must not hold infinity; NaN is a gap")
         return X
 
     def _positions(self, features: Features, name: str) -> np.ndarray:
@@ -293,35 +348,11 @@ class Mixture(AtomDistribution):
             raise ValueError(f"{name} names a feature twice: {chosen.tolist()}")
         return chosen
 
-    def _heading(self) -> str:
-        m, n = self.n_components, self.n_features
-        return (
-            f"{m} component{'s' * (m != 1)}, {n} feature{'s' * (n != 1)}, "
-            f"{self.covariance_type}, {str(self.means.dtype).rpartition('.')[2]}"
-        )
-
-    def _rows(self, limit: int = 10) -> list[tuple[str, str]]:
-        weights, means = to_numpy(self.weights), to_numpy(self.means)
-        shown = [
-            (f"{w:.4g}", np.array2string(mu, precision=4, threshold=8, edgeitems=3))
-            for w, mu in zip(weights[:limit], means[:limit], strict=True)
-        ]
-        return shown + [("…", f"{len(weights) - limit} more")] * (len(weights) > limit)
-
     def __repr__(self) -> str:
-        rows: Sequence[tuple[str, str]] = [("weight", "mean"), *self._rows()]
-        table = "\n".join(f"  {w:<6}  {' '.join(mu.split())}" for w, mu in rows)
-        return f"Mixture({self._heading()})\n{_tidy(table)}"
+        return mixture_in_words(self)
 
     def _repr_html_(self) -> str:
-        body = "".join(
-            f"<tr><td>{j}</td><td>{escape(w)}</td><td>{escape(mu)}</td></tr>"
-            for j, (w, mu) in enumerate(self._rows())
-        )
-        return (
-            f"<table><caption>Mixture: {escape(self._heading())}</caption>"
-            f"<tr><th></th><th>weight</th><th>mean</th></tr>{body}</table>"
-        )
+        return mixture_in_html(self)
 
 
 def _refuse_overflow(covariances: Array, n: int) -> None:
@@ -345,10 +376,6 @@ def _checked_names(names: Sequence[str] | None, n: int) -> tuple[str, ...] | Non
     if len(set(names)) < n:
         raise ValueError(f"feature_names must differ, got {', '.join(names)}")
     return names
-
-
-def _tidy(table: str) -> str:
-    return table.replace("[ ", "[").replace(". ", " ").replace(".]", "]")
 
 
 def _logsumexp(x: Array) -> Array:

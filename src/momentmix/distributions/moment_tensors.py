@@ -152,7 +152,7 @@ class MomentTensors:
         known noise to take out, in the shapes that :class:`Samples` takes.
         """
         if is_dask(X):
-            return tensors_on_cluster(DaskRows(X, weights), order, noise_covariance, missing)
+            return tensors_on_cluster(DaskRows(X, weights, noise_covariance), order, missing)
         rows = as_float_array(X, "X", (2,))
         empty = cls(int(rows.shape[1]), order, missing=missing)
         return empty.update(rows, weights, noise_covariance)
@@ -360,21 +360,17 @@ def _checked_weights(weights: ArrayLike, X: Array) -> Array:
     return checked
 
 
-def tensors_on_cluster(
-    rows: DaskRows,
-    order: int,
-    noise_covariance: ArrayLike | None = None,
-    missing: Missing = "error",
-) -> MomentTensors:
+def tensors_on_cluster(rows: DaskRows, order: int, missing: Missing = "error") -> MomentTensors:
     """The moments of all rows of a cluster, in one pass; the tensors of blocks are what travels."""
-    return rows.total(_tensors_of_block, order, noise_covariance, missing)
+    return rows.total(_tensors_of_block, order, missing)
 
 
 def _tensors_of_block(
     X: np.ndarray,
     weights: np.ndarray | None,
     order: int,
-    noise: ArrayLike | None,
     missing: Missing,
+    noise_covariance: ArrayLike | None = None,
 ) -> MomentTensors:
+    noise = noise_covariance if len(X) else None
     return MomentTensors.from_samples(X, order, weights, noise_covariance=noise, missing=missing)

@@ -9,29 +9,34 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from momentmix.cluster.rows import DaskRows, feature_names, is_dask
 from momentmix.data.cluster import ClusterData
 from momentmix.data.gaps import check_gaps
+from momentmix.data.observed import ObservedData
 from momentmix.data.sources import AtomData, Data, TensorData, data_of
 from momentmix.distributions.mixture import Mixture
 from momentmix.distributions.moment_tensors import MomentTensors
+from momentmix.estimators.collapse import warn_of_collapse
 from momentmix.estimators.predictions import MixturePredictions
 from momentmix.estimators.rows import Table, checked_rows, rows_to_fit
 from momentmix.fitting.plan import Plan, Sizes
-from momentmix.fitting.problem import Collapse, Problem
+from momentmix.fitting.problem import Problem
 from momentmix.fitting.solve import solve
 from momentmix.matching.fit import Fit
+from momentmix.observed import noise_of_rows
 from momentmix.support.checks import generator
 from momentmix.support.parallel import thread_limit
-from momentmix.support.warnings import CollapseWarning, warn_user
+from momentmix.support.warnings import warn_user
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+#: Reads the data of a fit, as often as it is called.
+Reader: TypeAlias = Callable[[], Data | ObservedData]
 #: Attributes that a fit makes, besides those about features.
 SOLVED = (
     "weights_",
@@ -79,31 +84,52 @@ class MixtureEstimator(MixturePredictions):
         """What the parameters mean for data of a size."""
         raise NotImplementedError
 
-    def _problem(self, data: Data, plan: Plan) -> Problem:
+    def _problem(self, data: Data | ObservedData, plan: Plan) -> Problem:
         raise NotImplementedError
 
     # Fits
 
-    def fit(self, X: Table, y: object = None, sample_weight: Table = None) -> Self:
-        """Fit the mixture to the rows of X.
+    def fit(
+        self,
+        X: Table,
+        y: object = None,
+        sample_weight: Table = None,
+        noise_covariance: Table = None,
+    ) -> Self:
+        """Fit the mixture to the rows of X, which may have gaps and known errors.
+
+        A gap, NaN, is left out of the likelihood, which is that of the values that are there. This
+        is right if whether a value is missing depends only on values that are not.
 
         Parameters
         ----------
         X : array of shape (p, n)
-            The rows. A pandas table, or a Dask array or DataFrame, works too.
+            The rows. A pandas table, or a Dask array or DataFrame, works too. NaN is a gap. A row
+            without any value counts for nothing.
         y : ignored
             It is there because scikit-learn's pipelines pass it.
         sample_weight : array of shape (p,), optional
             How many times each row counts. A row of weight 3 counts like that row three times.
+        noise_covariance : scalar or array, optional
+            The covariance of known Gaussian errors in the rows. The mixture is then that of the
+            rows without their errors. Errors common to all rows are a scalar (one variance), n
+            variances, or an (n, n) matrix. One for each row has the shape (p,), (p, n) or
+            (p, n, n). If you have standard errors, square them.
 
         Returns
         -------
         self
         """
         self._check_settings()
-        return self._fitted(lambda: self._data(X, sample_weight))
+        return self._fitted(lambda: self._data(X, sample_weight, noise_covariance))
 
-    def fit_predict(self, X: Table, y: object = None, sample_weight: Table = None) -> np.ndarray:
+    def fit_predict(
+        self,
+        X: Table,
+        y: object = None,
+        sample_weight: Table = None,
+        noise_covariance: Table = None,
+    ) -> np.ndarray:
         """Fit the mixture to the rows of X, and return the most probable component of each.
 
         Parameters
@@ -114,12 +140,15 @@ class MixtureEstimator(MixturePredictions):
             It is there because scikit-learn's pipelines pass it.
         sample_weight : array of shape (p,), optional
             How many times each row counts.
+        noise_covariance : scalar or array, optional
+            The covariance of known errors in the rows, as in ``fit``.
 
         Returns
         -------
         array of shape (p,)
         """
-        return self.fit(X, y, sample_weight).predict(X)
+        fitted = self.fit(X, y, sample_weight, noise_covariance)
+        return fitted.predict(X, noise_covariance)
 
     def fit_moments(self, P: object, y: object = None) -> Self:
         """Fit the mixture to the moments of a distribution, without rows.
@@ -153,13 +182,13 @@ class MixtureEstimator(MixturePredictions):
 
         return self._fitted(read, rows=False)
 
-    def _fitted(self, read: Callable[[], Data], rows: bool = True) -> Self:
+    def _fitted(self, read: Reader, rows: bool = True) -> Self:
         with self._kept_if_refused():
             self._solve(read, rows)
             self.__dict__.pop("moments_", None)  # a stream ends here
         return self
 
-    def _solve(self, read: Callable[[], Data], rows: bool) -> None:
+    def _solve(self, read: Reader, rows: bool) -> None:
         """Read the data, fit, and set what was found; without ``rows`` from moments alone."""
         with thread_limit(self.n_jobs):
             problem, plan, hurried = self._prepared(read, rows)
@@ -171,9 +200,10 @@ class MixtureEstimator(MixturePredictions):
                 fit = problem.restored(replace(fit, interrupted=True))
         self._set(problem, fit)
         if collapse is not None:
-            self._note_collapse(collapse, of_rows=problem.likelihood is not None)
+            self.collapsed_ = np.flatnonzero(collapse.flat | collapse.thin)
+            warn_of_collapse(collapse, self.mixture_, of_rows=problem.likelihood is not None)
 
-    def _prepared(self, read: Callable[[], Data], rows: bool) -> tuple[Problem, Plan, bool]:
+    def _prepared(self, read: Reader, rows: bool) -> tuple[Problem, Plan, bool]:
         """The problem and the plan; and whether Ctrl-C came meanwhile, so that a guess has to do.
 
         Even a guess needs the rows, their mean and their covariance, so these are made again. A
@@ -196,14 +226,15 @@ class MixtureEstimator(MixturePredictions):
             problem = self._problem(data, plan)
         return problem, plan, hurried
 
-    def _data(self, X: Table, sample_weight: Table) -> Data:
+    def _data(self, X: Table, sample_weight: Table, noise_covariance: Table) -> Data | ObservedData:
         if is_dask(X):
             data = ClusterData(DaskRows(X, sample_weight))
             self._note_features(data.n, feature_names(X))
             return data
         X, counts = checked_rows(self, X, sample_weight, least=2)
         self._dtype = X.dtype.type
-        return rows_to_fit(X, counts, self.n_components)
+        noise = noise_of_rows(noise_covariance, X)
+        return rows_to_fit(X, counts, self.n_components, noise)
 
     def _note_features(self, n: int, names: Sequence[str] | np.ndarray | None) -> None:
         """As scikit-learn does for tables in memory."""
@@ -330,47 +361,3 @@ class MixtureEstimator(MixturePredictions):
     def _as_given(self, array: np.ndarray) -> np.ndarray:
         """In the precision of the rows."""
         return array.astype(self._dtype, copy=False)
-
-    def _note_collapse(self, collapse: Collapse, of_rows: bool) -> None:
-        """Which components are not to be trusted, with a warning.
-
-        Moments alone do not tell whether rows are to blame, or too few moments.
-        """
-        flat, thin, counts = collapse
-        self.collapsed_ = np.flatnonzero(flat | thin)
-        said = []
-        if np.any(thin):
-            rows = ", ".join(f"{count:.0f}" for count in counts[thin])
-            said.append(
-                f"{_which(thin, 'rest')} on about {rows} rows, few for a "
-                f"{self.mixture_.covariance_type} covariance of {self.n_features_in_} "
-                f"feature{'s' * (self.n_features_in_ != 1)}"
-            )
-        if np.any(flat):
-            what = (
-                "no extent in some direction, where rows share a value or columns depend on each "
-                "other"
-            )
-            if not of_rows:
-                what = (
-                    "a width in some direction that these moments do not tell; moments of a higher "
-                    "order or of more rows tell more, unless columns depend on each other"
-                )
-            said.append(f"{_which(flat, 'have')} {what}")
-        if said:
-            warn_user(
-                f"{'; '.join(said)}. What they look like may be chance, and BIC and AIC mean "
-                "little: ask for fewer components or a simpler covariance_type, or look at the "
-                "columns",
-                CollapseWarning,
-            )
-
-
-def _which(components: np.ndarray, verb: str) -> str:
-    """Some components and what they do, in words."""
-    numbers = [str(j) for j in np.flatnonzero(components)]
-    if len(numbers) == 1:
-        return f"component {numbers[0]} {'has' if verb == 'have' else verb + 's'}"
-    if len(numbers) > 8:
-        numbers = [*numbers[:7], f"{len(numbers) - 7} more"]
-    return f"components {', '.join(numbers)} {verb}"

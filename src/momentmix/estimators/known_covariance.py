@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
+from momentmix.data.observed import ObservedData
 from momentmix.data.sources import Data
 from momentmix.decomposition.terms import TermInit
 from momentmix.estimators.base import SOLVED, MixtureEstimator
@@ -220,7 +221,7 @@ class KnownCovarianceMixture(MixtureEstimator):
     def _plan(self, sizes: Sizes) -> Plan:
         return plan_known_noise(self, sizes, self._previous_solution())
 
-    def _problem(self, data: Data, plan: Plan) -> Problem:
+    def _problem(self, data: Data | ObservedData, plan: Plan) -> Problem:
         return known_noise_problem(data, plan, self.covariance)
 
     def _set(self, problem: Problem, fit: Fit) -> None:

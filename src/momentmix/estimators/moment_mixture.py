@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from momentmix.covariance import CovarianceName, covariance_type
+from momentmix.data.observed import ObservedData
 from momentmix.data.sources import Data
 from momentmix.estimators.base import MixtureEstimator
 from momentmix.estimators.settings import check_mixture_settings
@@ -264,7 +265,7 @@ class MomentMixture(MixtureEstimator):
     def _plan(self, sizes: Sizes) -> Plan:
         return plan_mixture(self, sizes, self._previous_solution())
 
-    def _problem(self, data: Data, plan: Plan) -> Problem:
+    def _problem(self, data: Data | ObservedData, plan: Plan) -> Problem:
         return mixture_problem(data, plan)
 
     def _set(self, problem: Problem, fit: Fit) -> None:

@@ -27,60 +27,69 @@ class MixturePredictions(DensityMixin, BaseEstimator):
     def _n_parameters(self) -> int:
         raise NotImplementedError
 
-    def score_samples(self, X: Table) -> np.ndarray:
+    def score_samples(self, X: Table, noise_covariance: Table = None) -> np.ndarray:
         """The logarithm of the density at each row.
 
         Parameters
         ----------
         X : array of shape (p, n)
-            The rows. A Dask array or DataFrame works too.
+            The rows. A Dask array or DataFrame works too. NaN is a gap, which is left out.
+        noise_covariance : scalar or array, optional
+            The covariance of known errors in the rows, as in ``fit``.
 
         Returns
         -------
         array of shape (p,)
             For Dask input it is a lazy Dask array.
         """
-        return self._by_row(X, _log_density)
+        return self._by_row(X, noise_covariance, _log_density)
 
-    def score(self, X: Table, y: object = None) -> float:
+    def score(self, X: Table, y: object = None, noise_covariance: Table = None) -> float:
         """The mean of the logarithm of the density over the rows; higher is better.
 
         Parameters
         ----------
         X : array of shape (p, n)
-            The rows. A Dask array or DataFrame works too.
+            The rows. A Dask array or DataFrame works too. NaN is a gap, which is left out. A row
+            without any value does not count.
         y : ignored
             It is there because scikit-learn's pipelines pass it.
+        noise_covariance : scalar or array, optional
+            The covariance of known errors in the rows, as in ``fit``.
 
         Returns
         -------
         float
         """
-        total, count = self._total_score(X)
+        total, count = self._total_score(X, noise_covariance)
         return total / count
 
-    def predict(self, X: Table) -> np.ndarray:
+    def predict(self, X: Table, noise_covariance: Table = None) -> np.ndarray:
         """The number of the most probable component of each row.
 
         Parameters
         ----------
         X : array of shape (p, n)
-            The rows. A Dask array or DataFrame works too.
+            The rows. A Dask array or DataFrame works too. NaN is a gap, which is left out.
+        noise_covariance : scalar or array, optional
+            The covariance of known errors in the rows, as in ``fit``.
 
         Returns
         -------
         array of shape (p,)
             Whole numbers from 0. For Dask input it is a lazy Dask array.
         """
-        return self._by_row(X, _most_probable, dtype=np.int64)
+        return self._by_row(X, noise_covariance, _most_probable, dtype=np.int64)
 
-    def predict_proba(self, X: Table) -> np.ndarray:
+    def predict_proba(self, X: Table, noise_covariance: Table = None) -> np.ndarray:
         """The probability of each component for each row, with the parameters as fitted.
 
         Parameters
         ----------
         X : array of shape (p, n)
-            The rows. A Dask array or DataFrame works too.
+            The rows. A Dask array or DataFrame works too. NaN is a gap, which is left out.
+        noise_covariance : scalar or array, optional
+            The covariance of known errors in the rows, as in ``fit``.
 
         Returns
         -------
@@ -88,7 +97,64 @@ class MixturePredictions(DensityMixin, BaseEstimator):
             Each row sums to 1. For Dask input it is a lazy Dask array.
         """
         check_is_fitted(self)
-        return self._by_row(X, posterior, width=self.mixture_.n_components)
+        return self._by_row(X, noise_covariance, posterior, width=self.mixture_.n_components)
+
+    def impute(
+        self, X: Table, draws: int | None = None, noise_covariance: Table = None
+    ) -> np.ndarray:
+        """Fill the gaps in the rows with what the mixture expects there.
+
+        Values that are there stay as they are.
+
+        Parameters
+        ----------
+        X : array of shape (p, n)
+            The rows. NaN is a gap. A Dask array or DataFrame works too, without ``draws``.
+        draws : int, optional
+            Fill the gaps so many times at random, as multiple imputation wants it: analyse each of
+            the filled tables, and let the results differ as much as the gaps leave open. The
+            estimator's ``random_state`` is the seed.
+        noise_covariance : scalar or array, optional
+            The covariance of known errors in the rows, as in ``fit``.
+
+        Returns
+        -------
+        array of shape (p, n), or (draws, p, n) with draws
+        """
+        if draws is None:
+            return self._by_row(X, noise_covariance, _filled, width=self.n_features_in_)
+        check_is_fitted(self)
+        if is_dask(X):
+            raise TypeError("draws are made in memory; give the rows as an array, or no draws")
+        return to_numpy(
+            self.mixture_.impute(
+                self._rows(X),
+                draws,
+                noise_covariance=noise_covariance,
+                random_state=generator(self.random_state),
+            )
+        )
+
+    def denoise(self, X: Table, noise_covariance: Table = None) -> tuple[np.ndarray, np.ndarray]:
+        """What lies behind each row, given the row, its gaps and the known errors in it.
+
+        Parameters
+        ----------
+        X : array of shape (p, n)
+            The rows. NaN is a gap.
+        noise_covariance : scalar or array, optional
+            The covariance of known errors in the rows, as in ``fit``.
+
+        Returns
+        -------
+        means : ndarray of shape (p, n)
+            What each row would probably be without its errors and gaps.
+        covariances : ndarray of shape (p, n, n)
+            How uncertain that is.
+        """
+        check_is_fitted(self)
+        means, covariances = self.mixture_.denoise(self._rows(X), noise_covariance)
+        return to_numpy(means), to_numpy(covariances)
 
     def sample(self, n_samples: int = 1) -> tuple[np.ndarray, np.ndarray]:
         """Draw random rows from the fitted mixture, and the component of each.
@@ -109,7 +175,7 @@ class MixturePredictions(DensityMixin, BaseEstimator):
         X, labels = self.mixture_.sample(n_samples, generator(self.random_state))
         return to_numpy(X), to_numpy(labels)
 
-    def bic(self, X: Table) -> float:
+    def bic(self, X: Table, noise_covariance: Table = None) -> float:
         """The Bayesian information criterion on the rows; lower is better.
 
         It compares fits of the same rows, for instance with different numbers of components. It is
@@ -119,16 +185,18 @@ class MixturePredictions(DensityMixin, BaseEstimator):
         Parameters
         ----------
         X : array of shape (p, n)
-            The rows. A Dask array or DataFrame works too.
+            The rows. A Dask array or DataFrame works too. NaN is a gap, which is left out.
+        noise_covariance : scalar or array, optional
+            The covariance of known errors in the rows, as in ``fit``.
 
         Returns
         -------
         float
         """
-        total, p = self._total_score(X)
+        total, p = self._total_score(X, noise_covariance)
         return -2 * total + self._n_parameters() * float(np.log(p))
 
-    def aic(self, X: Table) -> float:
+    def aic(self, X: Table, noise_covariance: Table = None) -> float:
         """The Akaike information criterion on the rows; lower is better.
 
         It is -2 times the log-likelihood plus twice the number of parameters.
@@ -136,43 +204,48 @@ class MixturePredictions(DensityMixin, BaseEstimator):
         Parameters
         ----------
         X : array of shape (p, n)
-            The rows. A Dask array or DataFrame works too.
+            The rows. A Dask array or DataFrame works too. NaN is a gap, which is left out.
+        noise_covariance : scalar or array, optional
+            The covariance of known errors in the rows, as in ``fit``.
 
         Returns
         -------
         float
         """
-        return -2 * self._total_score(X)[0] + 2 * self._n_parameters()
+        return -2 * self._total_score(X, noise_covariance)[0] + 2 * self._n_parameters()
 
-    def _total_score(self, X: Table) -> tuple[float, int]:
+    def _total_score(self, X: Table, noise_covariance: Table) -> tuple[float, int]:
         check_is_fitted(self)
         if is_dask(X):
             self._check_features(X)
-            return DaskRows(X).total(_score_of_block, self.mixture_)
+            return DaskRows(X, noise=noise_covariance).total(_score_of_block, self.mixture_)
         X = self._rows(X)
-        return float(np.sum(_log_density(self.mixture_, X))), len(X)
+        return _score_of_block(X, None, self.mixture_, noise_covariance)
 
     def _by_row(
         self,
         X: Table,
-        function: Callable[[Mixture, np.ndarray], np.ndarray],
+        noise_covariance: Table,
+        function: Callable[[Mixture, np.ndarray, Table], np.ndarray],
         width: int | None = None,
         dtype: type = float,
     ) -> np.ndarray:
-        """function(mixture, rows), here or block by block where the rows are."""
+        """function(mixture, rows, noise), here or block by block where the rows are."""
         check_is_fitted(self)
         if is_dask(X):
             self._check_features(X)
-            return map_rows(X, function, self.mixture_, width, dtype)
+            return map_rows(X, function, self.mixture_, width, dtype, noise_covariance)
         X = self._rows(X)
-        found = function(self.mixture_, X)
+        found = function(self.mixture_, X, noise_covariance)
         if found.dtype.kind != "f":
             return found
         # As scikit-learn does: float32 where the rows of the fit and these are both of that kind.
         return found.astype(np.result_type(X, self.means_), copy=False)
 
     def _rows(self, X: Table) -> np.ndarray:
-        return validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
+        return validate_data(
+            self, X, reset=False, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan"
+        )
 
     def _check_features(self, X: Table) -> None:
         """Refuse a Dask table whose columns are not those of the fit."""
@@ -188,22 +261,30 @@ class MixturePredictions(DensityMixin, BaseEstimator):
             )
 
 
-def posterior(mixture: Mixture, X: np.ndarray) -> np.ndarray:
+def posterior(mixture: Mixture, X: np.ndarray, noise_covariance: Table = None) -> np.ndarray:
     """(p, m); components are alike where all their densities are 0 to float64."""
-    log_joint = to_numpy(mixture.log_joint(X))
+    log_joint = to_numpy(mixture.log_joint(X, noise_covariance))
     log_joint[np.all(log_joint == -np.inf, axis=1)] = 0.0
     return softmax(log_joint)[0]
 
 
-def _log_density(mixture: Mixture, X: np.ndarray) -> np.ndarray:
-    return to_numpy(mixture.log_prob(X))
+def _log_density(mixture: Mixture, X: np.ndarray, noise_covariance: Table) -> np.ndarray:
+    return to_numpy(mixture.log_prob(X, noise_covariance))
 
 
-def _most_probable(mixture: Mixture, X: np.ndarray) -> np.ndarray:
-    return to_numpy(mixture.log_joint(X)).argmax(axis=1)
+def _most_probable(mixture: Mixture, X: np.ndarray, noise_covariance: Table) -> np.ndarray:
+    return to_numpy(mixture.log_joint(X, noise_covariance)).argmax(axis=1)
+
+
+def _filled(mixture: Mixture, X: np.ndarray, noise_covariance: Table) -> np.ndarray:
+    return to_numpy(mixture.impute(X, noise_covariance=noise_covariance))
 
 
 def _score_of_block(
-    X: np.ndarray, weights: np.ndarray | None, mixture: Mixture
+    X: np.ndarray, weights: np.ndarray | None, mixture: Mixture, noise_covariance: Table = None
 ) -> tuple[float, int]:
-    return (float(np.sum(_log_density(mixture, X))) if len(X) else 0.0), len(X)
+    """The sum of log densities, and the number of rows that show something."""
+    if len(X) == 0:
+        return 0.0, 0
+    told = int(np.sum(~np.all(np.isnan(X), axis=1)))
+    return float(np.sum(_log_density(mixture, X, noise_covariance))), told

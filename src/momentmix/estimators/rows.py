@@ -8,8 +8,11 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
+from momentmix.covariance import Covariance
 from momentmix.data.content import LARGE_DATA, distinct_rows
+from momentmix.data.observed import ObservedData
 from momentmix.data.sources import AtomData
+from momentmix.observed import ObservedRows
 
 #: Rows as users have them: an array, a table of pandas or polars, a Dask array or DataFrame; and
 #: the weights that go with them. Both are checked before anything is done with them.
@@ -23,10 +26,15 @@ def checked_rows(
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """Rows as float64 or float32 and their weights, neither negative nor of any sum yet.
 
-    With ``reset`` the estimator notes how many features there are, and their names.
+    NaN is a gap. With ``reset`` the estimator notes how many features there are, and their names.
     """
     X = validate_data(
-        estimator, X, reset=reset, dtype=[np.float64, np.float32], ensure_min_samples=least
+        estimator,
+        X,
+        reset=reset,
+        dtype=[np.float64, np.float32],
+        ensure_min_samples=least,
+        ensure_all_finite="allow-nan",
     )
     weights = None
     if sample_weight is not None:
@@ -36,36 +44,57 @@ def checked_rows(
     return X, weights
 
 
-def rows_to_fit(X: np.ndarray, counts: np.ndarray | None, m: int) -> AtomData:
-    """Checked rows as data of a fit of m components, those without weight left out.
+def rows_to_fit(
+    X: np.ndarray, counts: np.ndarray | None, m: int, noise: Covariance | None = None
+) -> AtomData | ObservedData:
+    """Checked rows as data of a fit of m components.
 
-    The rows are distinct, unless there are very many (content.py).
+    Rows without weight and rows without any value are left out. The rows are distinct, unless
+    there are very many (content.py).
     """
-    X = X.astype(np.float64, copy=False)
+    table = ObservedRows(X.astype(np.float64, copy=False), noise)
+    told = np.any(table.seen, axis=1)
     if counts is not None:
-        X, counts = X[counts > 0], counts[counts > 0]
-    if len(X) < m:
+        told &= counts > 0
+    if not np.all(told):
+        table = table.take(np.flatnonzero(told))
+        counts = None if counts is None else counts[told]
+    if len(table) < m:
+        shown = "" if len(table) == len(X) else ", not counting rows without weight or values"
         raise ValueError(
-            f"Expected n_samples >= n_components but got n_components = {m}, n_samples = {len(X)}"
+            f"Expected n_samples >= n_components but got n_components = {m}, n_samples = "
+            f"{len(table)}{shown}"
         )
+    X = table.X
     _check_size(X)
+    exact = noise is None and bool(table.seen.all())
     if X.size <= LARGE_DATA:
-        X, counts = distinct_rows(X, counts)
-    if counts is None:
-        return AtomData.of_rows(X, None, float(len(X)))
-    with np.errstate(over="ignore"):
-        count = float(counts.sum())
-    if not np.isfinite(count):
-        raise ValueError("the sum of sample_weight overflows; scale the weights down")
-    even = bool(np.all(counts == counts[0]))
-    return AtomData.of_rows(X, None if even else counts / count, count)
+        content = X if exact else table.content()
+        first, counts = distinct_rows(content, counts)
+        if exact:
+            X = X[first]
+        else:
+            table = table.take(first)
+    count, weights = float(len(X)), None
+    if counts is not None:
+        with np.errstate(over="ignore"):
+            count = float(counts.sum())
+        if not np.isfinite(count):
+            raise ValueError("the sum of sample_weight overflows; scale the weights down")
+        weights = None if np.all(counts == counts[0]) else counts / count
+    return AtomData.of_rows(X, weights, count) if exact else ObservedData(table, weights, count)
 
 
 def _check_size(X: np.ndarray) -> None:
     """Refuse numbers whose squares are more, or the squares of whose differences less, than float64
     can hold.
     """
-    lowest, highest = X.min(axis=0), X.max(axis=0)
+    empty = np.flatnonzero(np.all(np.isnan(X), axis=0))
+    if len(empty):
+        raise ValueError(
+            f"column {empty[0]} (counted from 0) of X has no value in any row; leave it out"
+        )
+    lowest, highest = np.nanmin(X, axis=0), np.nanmax(X, axis=0)
     largest = max(-float(lowest.min()), float(highest.max()))
     spans = highest - lowest
     if largest > HUGE:

@@ -16,6 +16,7 @@ import numpy as np
 from momentmix.covariance import Covariance, Spherical, common_noise
 from momentmix.data.cluster import ClusterData
 from momentmix.data.frame import Frame
+from momentmix.data.observed import Completed, ObservedData
 from momentmix.data.parameters import Parameters
 from momentmix.data.sources import AtomData, Data, TensorData, mean_and_covariance
 from momentmix.decomposition.terms import TermInit, TermSearch
@@ -24,6 +25,7 @@ from momentmix.fitting.plan import ESTIMATE_TOL, Plan
 from momentmix.fitting.problem import Problem, tensors_of
 from momentmix.likelihood.cluster import ClusterLikelihood
 from momentmix.likelihood.em import Likelihood
+from momentmix.likelihood.observed import ObservedLikelihood
 from momentmix.likelihood.rows import RowLikelihood
 from momentmix.matching.costs import MOST_MOMENTS
 from momentmix.matching.fit import Fit
@@ -114,11 +116,14 @@ class PointMoments:
         return replace(fit, parameters=self.frame.components(shares / shares.sum(), means))
 
 
-def known_noise_problem(data: Data, plan: Plan, covariance: ArrayLike) -> Problem:
+def known_noise_problem(data: Data | ObservedData, plan: Plan, covariance: ArrayLike) -> Problem:
     """The problem for a covariance of the noise as a user gives it, or "estimate"."""
-    rows = data if plan.polish and isinstance(data, AtomData) else None
+    observed = data if isinstance(data, ObservedData) else None
+    if isinstance(data, ObservedData):
+        data = data.moments(plan.order, plan.tensors)
+    rows = data if plan.polish and isinstance(data, AtomData) and observed is None else None
     cluster = data.cluster if isinstance(data, ClusterData) else None
-    if plan.tensors:
+    if plan.tensors and observed is None:
         _check_cluster(plan)
         data = tensors_of(data, plan.order)
     assert isinstance(data, AtomData | TensorData)
@@ -137,7 +142,9 @@ def known_noise_problem(data: Data, plan: Plan, covariance: ArrayLike) -> Proble
     frame = NoiseFrame(noise, *noise_frame(noise, definite, centre, spread))
     scaled = data.within(frame.frame)
     likelihood: Likelihood | None = None
-    if rows is not None and isinstance(scaled, AtomData):
+    if observed is not None and plan.polish:
+        likelihood = _observed_likelihood(observed, frame)
+    elif rows is not None and isinstance(scaled, AtomData):
         ordered = scaled.in_order()
         likelihood = RowLikelihood(
             ordered.X,
@@ -159,6 +166,22 @@ def known_noise_problem(data: Data, plan: Plan, covariance: ArrayLike) -> Proble
         rows=rows,
         cluster=cluster,
         definite=definite,
+    )
+
+
+def _observed_likelihood(data: ObservedData, frame: NoiseFrame) -> ObservedLikelihood:
+    """That of rows with gaps, or with errors of their own besides the noise."""
+    completed = Completed(data, frame.frame)
+    return ObservedLikelihood(
+        completed.observed,
+        completed.X,
+        completed.shifts,
+        data.weights,
+        Spherical,
+        0.0,
+        variance=frame.variance,
+        count=data.count,
+        to_features=frame.frame.to_features,
     )
 
 

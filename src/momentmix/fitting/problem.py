@@ -12,6 +12,7 @@ from momentmix.covariance import Bound, Kind
 from momentmix.data.cluster import ClusterData
 from momentmix.data.content import LARGE_DATA
 from momentmix.data.frame import Frame
+from momentmix.data.observed import Completed, ObservedData
 from momentmix.data.parameters import Parameters
 from momentmix.data.rounding import least_variances, rounding_variances
 from momentmix.data.sources import AtomData, Data, TensorData
@@ -21,6 +22,7 @@ from momentmix.fitting.plan import Plan
 from momentmix.likelihood.cluster import ClusterLikelihood
 from momentmix.likelihood.density import Density
 from momentmix.likelihood.em import Likelihood
+from momentmix.likelihood.observed import ObservedLikelihood
 from momentmix.likelihood.rows import RowLikelihood
 from momentmix.matching.estimate import MixtureMoments
 from momentmix.matching.fit import Fit
@@ -126,10 +128,14 @@ class Problem:
         )
 
 
-def mixture_problem(data: Data, plan: Plan) -> Problem:
+def mixture_problem(data: Data | ObservedData, plan: Plan) -> Problem:
     """The problem of a mixture whose covariances are to be found."""
     if isinstance(data, ClusterData):
         return _on_cluster(data, plan)
+    if isinstance(data, ObservedData):
+        if plan.polish:
+            return _of_observed(data, plan)
+        return _of_moments(data.moments(plan.order, plan.tensors), replace(plan, tensors=False))
     if isinstance(data, AtomData) and plan.polish:
         return _of_rows(data, plan)
     return _of_moments(data, plan)
@@ -145,6 +151,33 @@ def _of_rows(rows: AtomData, plan: Plan) -> Problem:
         weights = sampling_weights(scaled.X, scaled.weights, plan.order)
     moments = _moments(scaled, frame, plan, weights, likelihood.floor)
     return Problem(frame, moments, likelihood, rows.count, likelihood.floor, rows=rows)
+
+
+def _of_observed(data: ObservedData, plan: Plan) -> Problem:
+    """Rows with gaps or noise in memory: as other rows, with the likelihood of what was seen."""
+    frame = data.frame(plan.kind)
+    if plan.omega is not None:
+        frame = Frame.about_the_origin(plan.kind, frame)
+    rows = Completed(data, frame)
+    hidden = least_variances(data.table.X)
+    if plan.rounding and data.table.noise is None:
+        hidden = np.maximum(hidden, rounding_variances(data.table.X, data.weights, data.count))
+    likelihood = ObservedLikelihood(
+        rows.observed,
+        rows.X,
+        rows.shifts,
+        data.weights,
+        plan.kind,
+        frame.bound(plan.floor, hidden),
+        prior=plan.prior,
+        count=data.count,
+        to_features=frame.to_features,
+    )
+    scaled: Data = AtomData.of_rows(rows.X, data.weights, data.count)
+    if plan.search == "moments":
+        scaled = data.moments(plan.order, plan.tensors).within(frame)
+    moments = _moments(scaled, frame, plan, gaussian_weights(plan.order), likelihood.floor)
+    return Problem(frame, moments, likelihood, data.count, likelihood.floor)
 
 
 def _of_moments(data: Data, plan: Plan) -> Problem:

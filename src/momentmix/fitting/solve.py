@@ -56,7 +56,7 @@ def _solved(
     problem: Problem, plan: Plan, start: Parameters | None, rng: np.random.Generator
 ) -> Fit | None:
     likelihood = problem.likelihood
-    if plan.m == 1 and start is None:
+    if plan.m == 1 and start is None and (likelihood is None or likelihood.complete):
         only = problem.moments.single()
         return only if likelihood is None else _valued(only, likelihood)
     if likelihood is None:

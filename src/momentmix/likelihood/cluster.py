@@ -9,6 +9,7 @@ import numpy as np
 from momentmix.cluster.rows import DaskRows, plus
 from momentmix.covariance import Kind, LogNormalPrior
 from momentmix.data.frame import Frame
+from momentmix.data.parameters import Parameters
 from momentmix.likelihood.density import Density, Sums
 from momentmix.likelihood.em import Likelihood
 from momentmix.support.array import to_numpy
@@ -29,7 +30,8 @@ class ClusterLikelihood(Likelihood):
         super().__init__(kind, floor, variance, prior)
         self.rows, self.frame = rows, frame
 
-    def sums(self, density: Density) -> Sums:
+    def sums(self, parameters: Parameters, groups: int = 1) -> Sums:
+        density = Density.of(self.kind, parameters, groups)
         weight, *sums = self.rows.total(_em_sums, self.frame, self.kind, density)
         self.count = float(weight)
         return Sums(*(part / weight for part in sums))

@@ -14,7 +14,7 @@ import numpy as np
 
 from momentmix.covariance import Bound, Kind, LogNormalPrior, Pull
 from momentmix.data.parameters import Parameters
-from momentmix.likelihood.density import Density, Sums
+from momentmix.likelihood.density import Sums
 from momentmix.solvers.anderson import Anderson
 
 if TYPE_CHECKING:
@@ -62,8 +62,13 @@ class Likelihood:
         self.kind, self.floor, self.variance = kind, floor, variance
         self.prior, self.count = prior, count
 
-    def sums(self, density: Density) -> Sums:
-        """Sums over all rows, whose weights sum to 1: one pass."""
+    @property
+    def complete(self) -> bool:
+        """Whether rows are complete and exact, so that one component has a closed form."""
+        return True
+
+    def sums(self, parameters: Parameters, groups: int = 1) -> Sums:
+        """Sums over all rows, whose weights sum to 1, at some mixtures: one pass."""
         raise NotImplementedError
 
     def sample(self, rng: np.random.Generator) -> RowLikelihood:
@@ -72,7 +77,7 @@ class Likelihood:
 
     def value(self, parameters: Parameters) -> float:
         """The mean log-likelihood."""
-        return float(self.sums(Density.of(self.kind, parameters)).log_likelihoods[0])
+        return float(self.sums(parameters).log_likelihoods[0])
 
     def penalty(self, parameters: Parameters) -> float:
         """That of the prior, a row."""
@@ -85,7 +90,7 @@ class Likelihood:
 
         At its end the penalised likelihood is higher, unless covariances go too far.
         """
-        sums = self.sums(Density.of(self.kind, parameters, groups))
+        sums = self.sums(parameters, groups)
         values, pull = sums.log_likelihoods, None
         log_posteriors = values
         if self.prior is not None:

@@ -228,7 +228,7 @@ def _split(
     if not sides:
         return best
     local = likelihood.part(own, weights, share, prior)
-    one = local.from_responsibilities(np.ones((len(own), 1)))
+    one = local.single()
     single = local.value(one) - local.penalty(one)
     starts = [
         local.from_responsibilities(np.column_stack([side, ~side]).astype(float)) for side in sides

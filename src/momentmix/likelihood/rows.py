@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
+from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
@@ -45,12 +46,7 @@ class RowLikelihood(Likelihood):
         self.X, self.to_features = X, to_features
         self.weights = np.full(p, 1 / p) if weights is None else weights
         self._least = 1.5 / self.count if self.count > 1 else 0.0
-        width = kind.width(n)
-        self._step = max(256, _BLOCK_BYTES // (8 * (2 * n + width)))
-        # Squares are made again in each block; products of pairs of features are kept if they fit.
-        keep = not kind.diagonal and 8 * p * width <= _CACHE_BYTES
-        keep = keep or p <= self._step
-        self._features = np.ascontiguousarray(to_numpy(kind.features(X))) if keep else None
+        self._step = max(256, _BLOCK_BYTES // (8 * (2 * n + kind.width(n))))
 
     def part(
         self,
@@ -80,6 +76,18 @@ class RowLikelihood(Likelihood):
         other = copy(self)
         other.prior = prior
         return other
+
+    @cached_property
+    def _features(self) -> np.ndarray | None:
+        """Quadratic features of all rows, or None where each block makes its own.
+
+        Squares are made again in each block; products of pairs of features are kept if they fit.
+        """
+        p, n = self.X.shape
+        keep = not self.kind.diagonal and 8 * p * self.kind.width(n) <= _CACHE_BYTES
+        if not keep and p > self._step:
+            return None
+        return np.ascontiguousarray(to_numpy(self.kind.features(self.X)))
 
     def _blocks(self) -> list[slice]:
         return [slice(a, a + self._step) for a in range(0, len(self.X), self._step)]
@@ -111,11 +119,13 @@ class RowLikelihood(Likelihood):
     def value(self, parameters: Parameters) -> float:
         return float(self.weights @ self.responsibilities(parameters)[1])
 
-    def sums(self, density: Density) -> Sums:
+    def sums(self, parameters: Parameters, groups: int = 1) -> Sums:
+        density = Density.of(self.kind, parameters, groups)
+
         def block(rows: slice) -> Sums:
             return density.step_sums(self.X[rows], self._quadratic(rows), self.weights[rows])
 
-        return _summed(self._over_blocks(block))
+        return summed(self._over_blocks(block))
 
     def from_responsibilities(self, R: np.ndarray) -> Parameters:
         """The M-step from responsibilities (p, m), which may leave some weight out."""
@@ -125,7 +135,11 @@ class RowLikelihood(Likelihood):
             firsts, seconds = weighted @ self.X[rows], weighted @ self._quadratic(rows)
             return Sums(np.zeros(1), weighted.sum(axis=1), firsts, seconds)
 
-        return self.maximise(_summed(self._over_blocks(block)))
+        return self.maximise(summed(self._over_blocks(block)))
+
+    def single(self) -> Parameters:
+        """One component for all rows, about as likely as any."""
+        return self.from_responsibilities(np.ones((len(self.X), 1)))
 
     def revived(self, parameters: Parameters) -> Parameters:
         """Components left with less than about one sample start anew where the fit is worst."""
@@ -155,7 +169,8 @@ class RowLikelihood(Likelihood):
         return Parameters(weights / weights.sum(), means, covariances)
 
 
-def _summed(parts: list[Sums]) -> Sums:
+def summed(parts: list[Sums]) -> Sums:
+    """Sums over all rows from those over some."""
     if len(parts) == 1:
         return parts[0]
     return Sums(*(sum(part, start=np.zeros(())) for part in zip(*parts, strict=True)))

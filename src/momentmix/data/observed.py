@@ -1,0 +1,85 @@
+"""Rows with gaps and with known noise, as data of a fit."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from momentmix.covariance import Kind, Zero
+from momentmix.data.frame import Frame
+from momentmix.data.gaps import check_gaps
+from momentmix.data.sources import AtomData, Place, TensorData
+from momentmix.distributions.moment_tensors import MomentTensors
+from momentmix.moments.atoms import Atoms
+from momentmix.observed import Gaussians, ObservedRows
+from momentmix.observed.single import one_gaussian
+
+
+class ObservedData:
+    """Rows in memory as they were observed, with weights of sum 1, that count for so many rows."""
+
+    place: Place = "memory"
+    order = None
+
+    def __init__(self, table: ObservedRows, weights: np.ndarray | None, count: float) -> None:
+        self.table, self.weights, self.count = table, weights, count
+        self.n, self.rows = table.n, len(table)
+
+    @property
+    def shares(self) -> np.ndarray:
+        """The weight of each row; (p,)."""
+        return np.full(self.rows, 1 / self.rows) if self.weights is None else self.weights
+
+    def frame(self, kind: Kind) -> Frame:
+        """Coordinates in which what lies behind the rows is centred and scaled."""
+        mean, covariance = one_gaussian(self.table, self.shares, kind.diagonal)
+        matrix = covariance[0] if covariance.ndim == 3 else np.diag(covariance[0])
+        return Frame(kind, mean[0], matrix)
+
+    def moments(self, order: int, tensors: bool) -> AtomData | TensorData:
+        """The moments of what lies behind the rows: noise is taken out.
+
+        With gaps each is an average over the rows that have it (pairwise). Else the rows stay,
+        unless ``tensors`` are asked for.
+        """
+        X, noise = self.table.X, self.table.noise
+        gaps = not bool(self.table.seen.all())
+        array = None if noise is None else noise.array
+        if gaps or tensors:
+            found = MomentTensors.from_samples(
+                X,
+                order,
+                self.weights,
+                noise_covariance=array,
+                missing="pairwise" if gaps else "error",
+            )
+            check_gaps(found)
+            return TensorData(found, self.count)
+        weights = 1 / len(X) if self.weights is None else self.weights
+        atoms = Atoms(weights, X, Zero(self.n) if noise is None else noise.negative(), np)
+        return AtomData(atoms, self.count)
+
+
+class Completed:
+    """Complete rows in the coordinates of a frame, in which gaps are filled and noise is shrunk.
+
+    They stand for what was observed wherever only their places matter. ``observed`` are the rows in
+    the units of their features.
+    """
+
+    def __init__(self, data: ObservedData, frame: Frame) -> None:
+        self.observed = data.table.scaled(frame.centre, frame.units)
+        one = one_gaussian(self.observed, data.shares, frame.kind.diagonal)
+        U = expected_rows(self.observed, one)
+        self.X = U if frame.to_features is None else np.linalg.solve(frame.to_features.T, U.T).T
+        hidden = ~data.table.seen @ np.log(frame.units)
+        self.shifts = hidden + frame.log_volume - float(np.sum(np.log(frame.units)))
+
+
+def expected_rows(rows: ObservedRows, one: Gaussians) -> np.ndarray:
+    """What one Gaussian expects behind each row; (p, n)."""
+    result = np.empty_like(rows.X)
+    for part in rows.parts(one.covariances.ndim == 2):
+        at = part.at(one)
+        for block in part.blocks(1):
+            result[part.rows[block]] = at(block).means()[0]
+    return result

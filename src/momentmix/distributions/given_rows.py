@@ -1,0 +1,139 @@
+"""What a mixture says of rows as they were observed: densities, and what lies behind the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from momentmix.covariance import Covariance
+from momentmix.moments.atoms import Atoms
+from momentmix.observed import Evaluated, Gaussians, ObservedRows
+from momentmix.support.array import to_numpy
+from momentmix.support.parallel import parallel_map, worker_count
+
+
+class MixtureGiven:
+    """A mixture, and rows with gaps and known noise, x = v + ε for what is shown of v.
+
+    ``atoms`` are the components of the mixture, whose covariances may be singular where the noise
+    is not.
+    """
+
+    def __init__(self, atoms: Atoms, rows: ObservedRows) -> None:
+        self.rows, self.weights = rows, to_numpy(atoms.weights).astype(np.float64)
+        means, n = to_numpy(atoms.means).astype(np.float64), rows.n
+        self.separate = rows.is_separate(atoms.covariance.diagonal)
+        covariance = atoms.covariance
+        array = to_numpy(covariance.variances() if self.separate else covariance.matrices())
+        shape = (len(means), n) if self.separate else (len(means), n, n)
+        self.gaussians = Gaussians(means, np.broadcast_to(array.astype(np.float64), shape))
+        if rows.noise is None:
+            covariance.whitener()  # an error in words where there is no density
+
+    def log_joint(self) -> np.ndarray:
+        """log λ_j N(x_i) of what was observed; (p, m)."""
+        with np.errstate(divide="ignore"):
+            logs = np.log(self.weights)
+        result = np.empty((len(self.rows), len(logs)))
+
+        def block(rows: np.ndarray, here: Evaluated) -> None:
+            result[rows] = here.log_densities.T + logs
+
+        self._each(block)
+        return result
+
+    def probabilities(self) -> np.ndarray:
+        """Of the components; (p, m). They are alike where all densities are 0 to float64."""
+        log_joint = self.log_joint()
+        log_joint[np.all(log_joint == -np.inf, axis=1)] = 0.0
+        R = np.exp(log_joint - log_joint.max(axis=1, keepdims=True))
+        return np.asarray(R / R.sum(axis=1, keepdims=True))
+
+    def means(self) -> np.ndarray:
+        """E[v_i | x_i]; (p, n)."""
+        R = self.probabilities()
+        result = np.empty((len(self.rows), self.rows.n))
+
+        def block(rows: np.ndarray, here: Evaluated) -> None:
+            result[rows] = np.einsum("bj,jbn->bn", R[rows], here.means())
+
+        self._each(block)
+        return result
+
+    def posterior(self) -> tuple[np.ndarray, np.ndarray]:
+        """E[v_i | x_i] and Cov[v_i | x_i]; (p, n) and (p, n, n)."""
+        R, (p, n) = self.probabilities(), self.rows.X.shape
+        means, covariances = np.empty((p, n)), np.empty((p, n, n))
+
+        def block(rows: np.ndarray, here: Evaluated) -> None:
+            r, of_each = R[rows], here.means()
+            mean = np.einsum("bj,jbn->bn", r, of_each)
+            away = of_each - mean
+            means[rows] = mean
+            covariances[rows] = np.einsum("bj,jbnk->bnk", r, here.covariances())
+            covariances[rows] += np.einsum("bj,jbn,jbk->bnk", r, away, away)
+
+        self._each(block)
+        return means, covariances
+
+    def draws(self, rng: np.random.Generator) -> np.ndarray:
+        """v_i at random, given x_i; (p, n).
+
+        A component is drawn, from it v and ε, and then v + E[v' | x - v - ε], where v' is of the
+        component's covariance about 0, has the distribution that is asked for: what v and x have in
+        common is taken out and put right.
+        """
+        R, rows = self.probabilities(), self.rows
+        labels = (R.cumsum(axis=1) < rng.uniform(size=(len(R), 1))).sum(axis=1)
+        labels = np.minimum(labels, R.shape[1] - 1)
+        result = np.empty(rows.X.shape)
+        for j in np.unique(labels):
+            own = np.flatnonzero(labels == j)
+            mean, covariance = self.gaussians.means[j], self.gaussians.covariances[j : j + 1]
+            v = mean + _normal(covariance, len(own), rng)
+            some = rows.take(own)
+            away = ObservedRows(some.X - v - _noise(some, rng), some.noise)
+            given = Gaussians(np.zeros((1, rows.n)), covariance)
+            shift = np.empty_like(v)
+            for part in away.parts(self.separate):
+                at = part.at(given)
+                for block in part.blocks(1):
+                    shift[part.rows[block]] = at(block).means()[0]
+            result[own] = v + shift
+        return result
+
+    def _each(self, function: Callable[[np.ndarray, Evaluated], None]) -> None:
+        """function(places of rows, the rows under the components), for blocks of rows."""
+
+        def work() -> Iterator[tuple[Callable[[slice], Evaluated], np.ndarray, slice]]:
+            for part in self.rows.parts(self.separate):
+                at = part.at(self.gaussians)
+                for block in part.blocks(len(self.weights)):
+                    yield at, part.rows[block], block
+
+        def job(one: tuple[Callable[[slice], Evaluated], np.ndarray, slice]) -> None:
+            at, rows, block = one
+            function(rows, at(block))
+
+        parallel_map(job, work(), worker_count(np))
+
+
+def _normal(covariance: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Samples of N(0, covariance), (1, n, n) or variances (1, n); (count, n)."""
+    n = covariance.shape[1]
+    Z = rng.standard_normal((count, n))
+    if covariance.ndim == 2:
+        return np.asarray(Z * np.sqrt(covariance))
+    values, vectors = np.linalg.eigh(covariance)
+    roots = vectors * np.sqrt(np.maximum(values, 0))[:, None, :]
+    return np.asarray((roots @ Z[:, :, None])[:, :, 0] if len(roots) > 1 else Z @ roots[0].T)
+
+
+def _noise(rows: ObservedRows, rng: np.random.Generator) -> np.ndarray | float:
+    """Noise as that of the rows; (p, n)."""
+    noise: Covariance | None = rows.noise
+    if noise is None:
+        return 0.0
+    array = noise.variances() if noise.diagonal else noise.matrices()
+    return _normal(to_numpy(array), len(rows), rng)

@@ -1,0 +1,52 @@
+"""A warning of components that are not to be trusted."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from momentmix.distributions.mixture import Mixture
+from momentmix.fitting.problem import Collapse
+from momentmix.support.warnings import CollapseWarning, warn_user
+
+
+def warn_of_collapse(collapse: Collapse, mixture: Mixture, of_rows: bool) -> None:
+    """Warn of components that rest on too few rows, or have no extent.
+
+    Moments alone do not tell whether rows are to blame, or too few moments.
+    """
+    flat, thin, counts = collapse
+    said = []
+    if np.any(thin):
+        rows = ", ".join(f"{count:.0f}" for count in counts[thin])
+        said.append(
+            f"{_which(thin, 'rest')} on about {rows} rows, few for a "
+            f"{mixture.covariance_type} covariance of {mixture.n_features} "
+            f"feature{'s' * (mixture.n_features != 1)}"
+        )
+    if np.any(flat):
+        what = (
+            "no extent in some direction, where rows share a value or columns depend on each other"
+        )
+        if not of_rows:
+            what = (
+                "a width in some direction that these moments do not tell; moments of a higher "
+                "order or of more rows tell more, unless columns depend on each other"
+            )
+        said.append(f"{_which(flat, 'have')} {what}")
+    if said:
+        warn_user(
+            f"{'; '.join(said)}. What they look like may be chance, and BIC and AIC mean "
+            "little: ask for fewer components or a simpler covariance_type, or look at the "
+            "columns",
+            CollapseWarning,
+        )
+
+
+def _which(components: np.ndarray, verb: str) -> str:
+    """Some components and what they do, in words."""
+    numbers = [str(j) for j in np.flatnonzero(components)]
+    if len(numbers) == 1:
+        return f"component {numbers[0]} {'has' if verb == 'have' else verb + 's'}"
+    if len(numbers) > 8:
+        numbers = [*numbers[:7], f"{len(numbers) - 7} more"]
+    return f"components {', '.join(numbers)} {verb}"

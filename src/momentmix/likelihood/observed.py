@@ -1,0 +1,180 @@
+"""The likelihood of what was observed of rows in memory: gaps, and noise that is known.
+
+EM steps on the sums that are to be expected of complete rows without noise, given what was seen, so
+all that is done with those sums, and the search, is as for other rows. What the search wants to see
+of rows, their places, is what one Gaussian makes of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import TypeVar
+
+import numpy as np
+
+from momentmix.covariance import Bound, Kind, LogNormalPrior
+from momentmix.data.parameters import Parameters
+from momentmix.likelihood.density import Sums, softmax
+from momentmix.likelihood.rows import RowLikelihood, summed
+from momentmix.observed import Evaluated, Gaussians, ObservedRows
+from momentmix.observed.single import one_gaussian
+from momentmix.support.array import to_numpy
+from momentmix.support.parallel import parallel_map, worker_count
+
+#: EM steps that make one component of rows about as likely as it can be.
+SINGLE_STEPS = 20
+T = TypeVar("T")
+
+
+class ObservedLikelihood(RowLikelihood):
+    """The likelihood of rows in the units of their features, for mixtures in other coordinates.
+
+    ``observed`` are the rows as u, where u = z A for the coordinates z of the fit and A (n, n)
+    is ``to_features``, or z itself where that is None. ``shifts`` (p,) are added to log densities,
+    so that they are in the units of z, gaps included. X (p, n) are complete rows z that stand in
+    for what was observed where a start is looked for.
+    """
+
+    def __init__(
+        self,
+        observed: ObservedRows,
+        X: np.ndarray,
+        shifts: np.ndarray,
+        weights: np.ndarray | None,
+        kind: Kind,
+        floor: Bound,
+        variance: float | None = None,
+        prior: LogNormalPrior | None = None,
+        count: float | None = None,
+        to_features: np.ndarray | None = None,
+    ) -> None:
+        super().__init__(X, weights, kind, floor, variance, prior, count, to_features)
+        self.observed, self.shifts = observed, shifts
+        self._separate = observed.is_separate(kind.diagonal and to_features is None)
+
+    @property
+    def complete(self) -> bool:
+        return False
+
+    def part(
+        self,
+        rows: np.ndarray,
+        weights: np.ndarray | None,
+        share: float,
+        prior: LogNormalPrior | None,
+    ) -> ObservedLikelihood:
+        return ObservedLikelihood(
+            self.observed.take(rows),
+            self.X[rows],
+            self.shifts[rows],
+            weights,
+            self.kind,
+            self.floor,
+            self.variance,
+            prior,
+            share * self.count,
+            self.to_features,
+        )
+
+    def log_joint(self, parameters: Parameters) -> np.ndarray:
+        logs = _logs(parameters.weights)
+        result = np.empty((len(self.X), len(logs)))
+
+        def block(rows: np.ndarray, here: Evaluated) -> None:
+            result[rows] = here.log_densities.T + logs + self.shifts[rows, None]
+
+        self._over_parts(self._gaussians(parameters), block)
+        return result
+
+    def sums(self, parameters: Parameters, groups: int = 1) -> Sums:
+        logs = _logs(parameters.weights)[:, None]
+
+        def block(rows: np.ndarray, here: Evaluated) -> Sums:
+            L = here.log_densities + logs
+            weights = self.weights[rows]
+            R, log_density = softmax(L.reshape(groups, len(L) // groups, len(rows)), axis=1)
+            R *= weights
+            R = R.reshape(L.shape)
+            log_density += self.shifts[rows]
+            return Sums(log_density @ weights, R.sum(axis=1), *here.expected(R))
+
+        sums = summed(self._over_parts(self._gaussians(parameters), block))
+        return self._of_rows(sums, parameters.means)
+
+    def from_responsibilities(self, R: np.ndarray) -> Parameters:
+        mean, covariance = self._one
+        m = R.shape[1]
+        gaussians = Gaussians(np.repeat(mean, m, axis=0), np.repeat(covariance, m, axis=0))
+
+        def block(rows: np.ndarray, here: Evaluated) -> Sums:
+            weighted = (R[rows] * self.weights[rows, None]).T
+            return Sums(np.zeros(1), weighted.sum(axis=1), *here.expected(weighted))
+
+        sums = summed(self._over_parts(gaussians, block))
+        return self.maximise(self._of_rows(sums, self._to_fit(gaussians.means)))
+
+    def single(self) -> Parameters:
+        one = self.from_responsibilities(np.ones((len(self.X), 1)))
+        return self.fit(one, tol=0.0, max_iter=SINGLE_STEPS).parameters
+
+    @cached_property
+    def _one(self) -> Gaussians:
+        """One Gaussian for all rows, in the units of the features."""
+        return one_gaussian(self.observed, self.weights, self._separate)
+
+    @cached_property
+    def _to_fit_matrix(self) -> np.ndarray | None:
+        return None if self.to_features is None else np.linalg.inv(self.to_features)
+
+    def _to_fit(self, U: np.ndarray) -> np.ndarray:
+        """Vectors (m, n) in the coordinates of the fit."""
+        return U if self._to_fit_matrix is None else U @ self._to_fit_matrix
+
+    def _gaussians(self, parameters: Parameters) -> Gaussians:
+        """The components in the units of the features."""
+        means, n = parameters.means, self.observed.n
+        covariance = self.kind.of(parameters.covariances, n)
+        if self._separate:
+            return Gaussians(means, np.asarray(to_numpy(covariance.variances())))
+        matrices = np.broadcast_to(to_numpy(covariance.matrices()), (len(means), n, n))
+        A = self.to_features
+        return Gaussians(means, matrices) if A is None else Gaussians(means @ A, A.T @ matrices @ A)
+
+    def _over_parts(
+        self, gaussians: Gaussians, function: Callable[[np.ndarray, Evaluated], T]
+    ) -> list[T]:
+        """function(places of rows, the rows under the Gaussians) for all blocks of all parts."""
+        jobs = []
+        for part in self.observed.parts(gaussians.covariances.ndim == 2):
+            at = part.at(gaussians)
+            jobs += [(at, part.rows[block], block) for block in part.blocks(len(gaussians.means))]
+
+        def job(work: tuple[Callable[[slice], Evaluated], np.ndarray, slice]) -> T:
+            at, rows, block = work
+            return function(rows, at(block))
+
+        if len(jobs) == 1:
+            return [job(jobs[0])]
+        return parallel_map(job, jobs, worker_count(np))
+
+    def _of_rows(self, sums: Sums, means: np.ndarray) -> Sums:
+        """Sums over rows in the coordinates of the fit, from those of deviations from means there.
+
+        The deviations are in the units of the features.
+        """
+        values, shares, firsts, seconds = sums
+        firsts, back = self._to_fit(firsts), self._to_fit_matrix
+        if back is not None:
+            seconds = back.T @ seconds @ back
+        if seconds.ndim == 2:
+            seconds = seconds + 2 * means * firsts + shares[:, None] * means**2
+        else:
+            cross = means[:, :, None] * (firsts + shares[:, None] * means / 2)[:, None, :]
+            seconds = seconds + cross + cross.swapaxes(1, 2)
+        firsts = firsts + shares[:, None] * means
+        return Sums(values, shares, firsts, self.kind.features_of_seconds(seconds))
+
+
+def _logs(weights: np.ndarray) -> np.ndarray:
+    return np.log(np.maximum(weights, 1e-300))

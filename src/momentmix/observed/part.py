@@ -1,0 +1,110 @@
+"""Rows that were observed in one manner, and what some Gaussians say of them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+#: Bytes of the arrays of a block. Larger ones leave a core's cache, smaller ones cost more calls.
+BLOCK_BYTES = 4 << 20
+
+
+class Gaussians(NamedTuple):
+    """m Gaussians in n features."""
+
+    means: np.ndarray  # (m, n)
+    covariances: np.ndarray  # (m, n, n), or variances (m, n) where features are independent
+
+
+class Evaluated(ABC):
+    """A block of B rows under each of m Gaussians.
+
+    ``log_densities`` (m, B) are those of what was observed.
+    """
+
+    log_densities: np.ndarray
+
+    @abstractmethod
+    def expected(self, R: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Σ_i r_ij E[v - μ_j] and Σ_i r_ij E[(v - μ_j)(v - μ_j)ᵀ], given x_i, for R (m, B).
+
+        (m, n), and (m, n, n) or where features are independent the squares alone, (m, n).
+        """
+
+    @abstractmethod
+    def means(self) -> np.ndarray:
+        """E[v | x]; (m, B, n)."""
+
+    @abstractmethod
+    def covariances(self) -> np.ndarray:
+        """Cov[v | x]; (m, B, n, n)."""
+
+
+class Pulled(Evaluated):
+    """Rows by how much they pull at the means: y = RᵀT⁻¹(x - Rμ), (m, n, B).
+
+    E[v] = μ + Σy,   Σ_i r_i E[(v-μ)(v-μ)ᵀ] = sΣ + Σ(Σ_i r_i (y yᵀ - RᵀT⁻¹R))Σ,   s = Σ_i r_i,
+
+    of which the sum is taken before the products with Σ: no covariance of a row is ever formed.
+    """
+
+    gaussians: Gaussians
+    y: np.ndarray
+
+    @abstractmethod
+    def total_precision(self, R: np.ndarray) -> np.ndarray:
+        """Σ_i r_i RᵀT⁻¹R; (m, n, n)."""
+
+    @abstractmethod
+    def precisions(self) -> np.ndarray:
+        """RᵀT⁻¹R of each row; (m, B, n, n)."""
+
+    @abstractmethod
+    def noises(self) -> np.ndarray:
+        """N, of one row or of all; (1 or B, n, n)."""
+
+    def expected(self, R: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        covariances = self.gaussians.covariances
+        weighted = self.y * R[:, None, :]
+        G = weighted @ self.y.swapaxes(1, 2) - self.total_precision(R)
+        firsts = (covariances @ weighted.sum(axis=2)[:, :, None])[:, :, 0]
+        shares = R.sum(axis=1)[:, None, None]
+        return firsts, shares * covariances + covariances @ G @ covariances
+
+    def means(self) -> np.ndarray:
+        means, covariances = self.gaussians
+        return np.asarray(means[:, None, :] + (covariances @ self.y).swapaxes(1, 2))
+
+    def covariances(self) -> np.ndarray:
+        covariances = self.gaussians.covariances[:, None]
+        gain = covariances @ self.precisions()
+        away = np.eye(gain.shape[-1]) - gain
+        # The sum of two squares, which stays one to the last digits where the noise is small.
+        kept = away @ covariances @ away.swapaxes(2, 3)
+        return np.asarray(kept + gain @ self.noises() @ gain.swapaxes(2, 3))
+
+
+class Part(ABC):
+    """Rows that were observed in one manner; ``rows`` (p,) are their places in the table."""
+
+    rows: np.ndarray
+
+    @abstractmethod
+    def blocks(self, m: int) -> list[slice]:
+        """Slices of ``rows`` that m Gaussians are to be evaluated at, one by one."""
+
+    @abstractmethod
+    def at(self, gaussians: Gaussians) -> Callable[[slice], Evaluated]:
+        """A function that evaluates Gaussians at such a block."""
+
+
+def even_blocks(count: int, bytes_a_row: int, least: int = 16) -> list[slice]:
+    """Slices of ``count`` rows whose arrays have about ``BLOCK_BYTES``."""
+    step = max(least, BLOCK_BYTES // max(bytes_a_row, 1))
+    pieces = -(-count // step)
+    ends = [count * i // pieces for i in range(pieces + 1)] if count else [0]
+    return [slice(a, b) for a, b in pairwise(ends)]

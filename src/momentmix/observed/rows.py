@@ -1,0 +1,148 @@
+"""A table as it was observed, sorted once into parts that are alike."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from momentmix.covariance import Covariance, Diagonal, Full, noise_covariance
+from momentmix.observed.errors import ErrorPart
+from momentmix.observed.gaps import GapPart
+from momentmix.observed.part import Part
+from momentmix.observed.separate import SeparatePart
+from momentmix.support.array import to_numpy
+
+#: Rows that must share a noise on average, for it to be worth a part of its own.
+SHARING = 32
+#: Rows below which it costs less to treat them as if they had one gap more.
+FEW_ROWS = 300
+
+
+def noise_of_rows(noise: object, X: np.ndarray) -> Covariance | None:
+    """The covariance of the noise in rows X (p, n) as a user gives it, checked; None for none.
+
+    It may be missing where the value is.
+    """
+    if noise is None:
+        return None
+    array, (p, n) = np.asarray(noise, dtype=np.float64), X.shape
+    gaps = np.isnan(X)
+    if array.shape == (p, n) and p != n:  # else it is common to all rows
+        array = np.where(gaps, 0.0, array)
+    elif array.shape == (p, n, n):
+        array = np.where(gaps[:, :, None] | gaps[:, None, :], 0.0, array)
+    covariance = noise_covariance(array, p, n)
+    return covariance if np.any(covariance.array) else None
+
+
+class ObservedRows:
+    """Rows X (p, n) in which NaN is a gap, and the covariance of their noise, if any.
+
+    ``noise`` has one covariance for all rows or one for each, already checked.
+    """
+
+    def __init__(self, X: np.ndarray, noise: Covariance | None = None) -> None:
+        self.X, self.noise = X, noise
+
+    def __len__(self) -> int:
+        return len(self.X)
+
+    @property
+    def n(self) -> int:
+        return int(self.X.shape[1])
+
+    @cached_property
+    def seen(self) -> np.ndarray:
+        """Where there is a value; (p, n)."""
+        return ~np.isnan(self.X)
+
+    def take(self, rows: np.ndarray) -> ObservedRows:
+        """Some of the rows."""
+        noise = self.noise
+        if noise is not None and not noise.shared:
+            noise = noise.of(noise.array[rows], self.n)
+        return ObservedRows(self.X[rows], noise)
+
+    def scaled(self, centre: np.ndarray, units: np.ndarray) -> ObservedRows:
+        """The rows as (x - centre) / units, feature by feature."""
+        noise = self.noise
+        if noise is not None and noise.diagonal:
+            noise = Diagonal(to_numpy(noise.variances()) / units**2, self.n)
+        elif noise is not None:
+            noise = Full(to_numpy(noise.matrices()) / np.outer(units, units), self.n)
+        return ObservedRows((self.X - centre) / units, noise)
+
+    def content(self) -> np.ndarray:
+        """All that there is of each row, in numbers: rows are equal if these are; (p, width)."""
+        parts = [np.where(self.seen, self.X, 0.0), self.seen.astype(float)]
+        if self.noise is not None and not self.noise.shared:
+            parts.append(to_numpy(self.noise.array).reshape(len(self), -1))
+        return np.hstack(parts)
+
+    def noise_variances(self) -> np.ndarray:
+        """Of each feature of each row; (p or 1, n), zeros without noise."""
+        if self.noise is None:
+            return np.zeros((1, self.n))
+        if self.noise.diagonal:
+            return to_numpy(self.noise.variances())
+        return np.diagonal(to_numpy(self.noise.matrices()), axis1=1, axis2=2)
+
+    def parts(self, independent: bool) -> list[Part]:
+        """The rows in parts, for Gaussians whose features are independent, or for any."""
+        separate = independent and (self.noise is None or self.noise.diagonal)
+        return self._separate if separate else self._joint
+
+    def is_separate(self, independent: bool) -> bool:
+        """Whether Gaussians with independent features keep them so: then variances will do."""
+        return independent and (self.noise is None or self.noise.diagonal)
+
+    @cached_property
+    def _separate(self) -> list[Part]:
+        every = np.arange(len(self))
+        noise = None if self.noise is None else to_numpy(self.noise.variances())
+        return [SeparatePart(every, self.X, noise)]
+
+    @cached_property
+    def _joint(self) -> list[Part]:
+        every = np.arange(len(self))
+        if self.noise is None:
+            return _by_gaps(every, self.X, None)
+        if self.noise.shared:
+            return _by_gaps(every, self.X, to_numpy(self.noise.matrices())[0])
+        array = self.noise.variances() if self.noise.diagonal else self.noise.matrices()
+        noise = to_numpy(array)
+        kinds, of_row = np.unique(noise.reshape(len(noise), -1), axis=0, return_inverse=True)
+        if len(kinds) * SHARING > len(self):
+            return [ErrorPart(every, self.X, noise)]
+        parts: list[Part] = []
+        for number, one in enumerate(kinds):
+            rows = every[of_row.reshape(-1) == number]
+            matrix = np.diag(one) if noise.ndim == 2 else one.reshape(self.n, self.n)
+            parts += _by_gaps(rows, self.X[rows], matrix if np.any(matrix) else None)
+        return parts
+
+
+def _by_gaps(rows: np.ndarray, X: np.ndarray, noise: np.ndarray | None) -> list[Part]:
+    """Parts by the number of gaps in a row, or by that of values where those are fewer."""
+    gaps = np.isnan(X).sum(axis=1)
+    values = X.shape[1] - gaps
+    parts: list[Part] = []
+    for shown, counts in ((False, gaps), (True, values)):
+        own = gaps > values if shown else gaps <= values
+        for least, most in _ranges(counts[own]):
+            some = own & (counts >= least) & (counts <= most)
+            parts.append(GapPart(rows[some], X[some], max(most, int(shown)), shown, noise))
+    return parts
+
+
+def _ranges(counts: np.ndarray) -> list[tuple[int, int]]:
+    """Ranges of numbers that divide them up; few rows are put with those that have more."""
+    found, start, waiting = [], 0, 0
+    numbers = np.bincount(counts)
+    for k, number in enumerate(numbers):
+        waiting += int(number)
+        if waiting and (k == 0 or waiting >= FEW_ROWS or k == len(numbers) - 1):
+            found.append((start, k))
+            start, waiting = k + 1, 0
+    return found

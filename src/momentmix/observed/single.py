@@ -1,0 +1,69 @@
+"""One Gaussian for rows as they were observed, by EM: where they lie and how they spread."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from momentmix.observed.part import Gaussians
+from momentmix.observed.rows import ObservedRows
+
+#: Features up to which a covariance matrix is fitted; beyond that, variances where they will do.
+JOINT = 64
+#: Rows that are looked at, in even steps.
+MOST_ROWS = 20_000
+#: EM steps at most, and the gain in nats a row at which they end.
+STEPS, TOL = 30, 1e-3
+#: The least share of a feature's variance that the rows have by themselves, and not by their noise.
+LEAST = 1e-3
+
+
+def one_gaussian(rows: ObservedRows, weights: np.ndarray, independent: bool) -> Gaussians:
+    """A Gaussian about as likely as any; its variances are above 0, whatever the rows are.
+
+    A mean (1, n) and a covariance matrix (1, n, n), or variances (1, n) if there are very many
+    features and they may be taken as ``independent``, which they then are in the noise too.
+    """
+    step = -(-len(rows) // MOST_ROWS)
+    if step > 1:
+        rows, weights = rows.take(np.arange(0, len(rows), step)), weights[::step]
+    separate = rows.n > JOINT and rows.is_separate(independent)
+    mean, variances, least = _by_feature(rows, weights)
+    covariance = variances if separate else np.diag(variances)
+    floor = least if separate else np.diag(least)
+    found, before = Gaussians(mean[None], covariance[None]), -np.inf
+    for _ in range(STEPS):
+        value, firsts, seconds = 0.0, np.zeros_like(mean), np.zeros_like(covariance)
+        for part in rows.parts(separate):
+            at = part.at(found)
+            for block in part.blocks(1):
+                own, here = weights[part.rows[block]][None], at(block)
+                first, second = here.expected(own)
+                firsts, seconds = firsts + first[0], seconds + second[0]
+                value += float(np.sum(own * here.log_densities))
+        gain, before = value - before, value
+        if gain < TOL * weights.sum():
+            break
+        away = firsts / weights.sum()
+        outer = away**2 if separate else np.outer(away, away)
+        spread = seconds / weights.sum() - outer
+        spread = spread + floor if separate else (spread + spread.T) / 2 + floor
+        found = Gaussians(found.means + away, spread[None])
+    return found
+
+
+def _by_feature(
+    rows: ObservedRows, weights: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The mean, the variance without that of the noise, and the least to take; (n,) each."""
+    shares = weights[:, None] * rows.seen
+    totals = np.maximum(shares.sum(axis=0), 1e-300)
+    X = np.where(rows.seen, rows.X, 0.0)
+    mean = np.sum(shares * X, axis=0) / totals
+    squares = np.sum(shares * np.where(rows.seen, rows.X - mean, 0.0) ** 2, axis=0) / totals
+    noise = np.sum(shares * rows.noise_variances(), axis=0) / totals
+    constant = squares <= (16 * np.finfo(float).eps * np.abs(mean)) ** 2
+    unit = np.median(squares[~constant]) if not np.all(constant) else 1.0
+    squares = np.where(constant, 0.0, squares)
+    least = 1e-10 * np.where(constant, unit, squares)
+    own = np.maximum(squares - noise, LEAST * squares)
+    return mean, np.maximum(own, least), least
