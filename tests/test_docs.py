@@ -197,17 +197,44 @@ def test_links_of_the_readme_work_wherever_it_is_shown():
     assert all(image.startswith(f"{raw}/main/") for image in re.findall(r"!\[.*?\]\((.*?)\)", text))
 
 
-def test_the_labelled_example_says_what_it_shows(monkeypatch, capsys):
-    """Wine agrees better with its labels than by scikit-learn, iris as well; see the example."""
+def said_by_example(name, monkeypatch, capsys):
+    """The numbers that an example of the gallery prints."""
     pytest.importorskip("matplotlib").use("Agg")
     monkeypatch.setattr("matplotlib.pyplot.show", lambda: None)
-    runpy.run_path(str(DOCS.parent / "examples" / "plot_0_wine.py"))
+    runpy.run_path(str(DOCS.parent / "examples" / name))
     importlib.import_module("matplotlib.pyplot").close("all")
-    said = [float(number) for number in re.findall(r"\d\.\d\d", capsys.readouterr().out)]
+    return [float(number) for number in re.findall(r"-?\d+\.\d+", capsys.readouterr().out)]
+
+
+def test_the_labelled_example_says_what_it_shows(monkeypatch, capsys):
+    """Wine agrees better with its labels than by scikit-learn, iris as well; see the example."""
+    said = said_by_example("plot_0_wine.py", monkeypatch, capsys)
     assert len(said) == 6
     assert said[1] > said[0] > 0.85
     assert said[2] == said[3]
     assert min(said) > 0.5
+
+
+def test_the_example_with_gaps_says_what_it_shows(monkeypatch, capsys):
+    """Gaps left open are best for the fit, and the mixture's means come closest to the values."""
+    said = said_by_example("plot_6_gaps.py", monkeypatch, capsys)
+    scores, errors = said[:5], said[5:]
+    assert len(errors) == 5
+    assert scores[0] > scores[1] > max(scores[2:])
+    assert scores[4] > max(scores[2:4])
+    assert errors[0] == min(errors)
+
+
+def test_the_example_with_error_bars_says_what_it_shows(monkeypatch, capsys):
+    """The fit is nearly the truth, and denoise tells its error; the page repeats two figures."""
+    plain, found, truth, before, after, told = said_by_example(
+        "plot_7_error_bars.py", monkeypatch, capsys
+    )
+    assert truth - 0.02 < found < truth
+    assert plain < found - 0.05
+    assert abs(after - told) < 0.5
+    page = (DOCS / "gaps.md").read_text(encoding="utf-8")
+    assert f"{before} to {after} km/s" in re.sub(r"\s+", " ", page)
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/switching.md"])
@@ -221,3 +248,15 @@ def test_examples_print_what_the_page_says(page, tmp_path, monkeypatch, capsys):
     exec(compile(block, page, "exec"), {})
     assert capsys.readouterr().out.split() == said
     assert float(said[-1]) >= max(0.9, float(said[0]))
+
+
+def test_the_page_on_gaps_prints_what_it_says(capsys):
+    names, checked = {}, 0
+    for block in python_blocks(DOCS / "gaps.md"):
+        exec(compile(block, "gaps.md", "exec"), names)
+        printed = capsys.readouterr().out.split()
+        said = re.findall(r"print\(.*\)  # (\d\.\d\d)(?:,.*)?$", block, re.M)
+        if said:
+            assert printed == said
+            checked += len(said)
+    assert checked == 6
