@@ -6,9 +6,8 @@ import numpy as np
 
 from momentmix.covariance import Kind, Zero
 from momentmix.data.frame import Frame
-from momentmix.data.gaps import check_gaps
+from momentmix.data.gaps import check_gaps, tensors_with_gaps
 from momentmix.data.sources import AtomData, Place, TensorData
-from momentmix.distributions.moment_tensors import MomentTensors
 from momentmix.moments.atoms import Atoms
 from momentmix.observed import Gaussians, ObservedRows
 from momentmix.observed.single import one_gaussian
@@ -45,14 +44,9 @@ class ObservedData:
         gaps = not bool(self.table.seen.all())
         array = None if noise is None else noise.array
         if gaps or tensors:
-            found = MomentTensors.from_samples(
-                X,
-                order,
-                self.weights,
-                noise_covariance=array,
-                missing="pairwise" if gaps else "error",
-            )
-            check_gaps(found)
+            found = tensors_with_gaps(X, order, self.weights, array)
+            if noise is None:  # moments of noisy rows may contradict each other by chance
+                check_gaps(found)
             return TensorData(found, self.count)
         weights = 1 / len(X) if self.weights is None else self.weights
         atoms = Atoms(weights, X, Zero(self.n) if noise is None else noise.negative(), np)
@@ -71,8 +65,16 @@ class Completed:
         one = one_gaussian(self.observed, data.shares, frame.kind.diagonal)
         U = expected_rows(self.observed, one)
         self.X = U if frame.to_features is None else np.linalg.solve(frame.to_features.T, U.T).T
-        hidden = ~data.table.seen @ np.log(frame.units)
-        self.shifts = hidden + frame.log_volume - float(np.sum(np.log(frame.units)))
+        self.shifts = shifts_of_gaps(data.table, frame)
+
+
+def shifts_of_gaps(rows: ObservedRows, frame: Frame) -> np.ndarray:
+    """What log densities in the units of features lack to be in those of a frame; (p,).
+
+    There all features count, so that the way back to X is the same for each row.
+    """
+    logs = np.log(frame.units)
+    return np.asarray(~rows.seen @ logs + frame.log_volume - float(np.sum(logs)))
 
 
 def expected_rows(rows: ObservedRows, one: Gaussians) -> np.ndarray:
