@@ -67,7 +67,8 @@ def check_gaps(moments: MomentTensors) -> None:
         f"them: the matrix of scaled moments up to order {2 * degree} has the eigenvalue "
         f"{lowest:.3g}, where none may be negative. There are too many gaps, or they are too "
         f"uneven. Leave out the rows with gaps, or {name}, which has a value in "
-        f"{100 * moments.presence[at]:.3g} % of the rows"
+        f"{100 * moments.presence[at]:.3g} % of the rows; or fit rows in memory with polish='em', "
+        "which needs no moments"
     )
 
 

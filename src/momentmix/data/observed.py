@@ -34,23 +34,32 @@ class ObservedData:
         matrix = covariance[0] if covariance.ndim == 3 else np.diag(covariance[0])
         return Frame(kind, mean[0], matrix)
 
+    @property
+    def gaps(self) -> bool:
+        """Whether any row has one."""
+        return not bool(self.table.seen.all())
+
     def moments(self, order: int, tensors: bool) -> AtomData | TensorData:
         """The moments of what lies behind the rows: noise is taken out.
 
         With gaps each is an average over the rows that have it (pairwise). Else the rows stay,
         unless ``tensors`` are asked for.
         """
-        X, noise = self.table.X, self.table.noise
-        gaps = not bool(self.table.seen.all())
+        if not self.gaps and not tensors:
+            return self.debiased()
+        noise = self.table.noise
         array = None if noise is None else noise.array
-        if gaps or tensors:
-            found = tensors_with_gaps(X, order, self.weights, array)
-            if noise is None:  # moments of noisy rows may contradict each other by chance
-                check_gaps(found)
-            return TensorData(found, self.count)
-        weights = 1 / len(X) if self.weights is None else self.weights
-        atoms = Atoms(weights, X, Zero(self.n) if noise is None else noise.negative(), np)
-        return AtomData(atoms, self.count)
+        found = tensors_with_gaps(self.table.X, order, self.weights, array)
+        if noise is None:  # moments of noisy rows may contradict each other by chance
+            check_gaps(found)
+        return TensorData(found, self.count)
+
+    def debiased(self) -> AtomData:
+        """Complete rows with their noise taken out of all moments."""
+        noise, p = self.table.noise, self.rows
+        covariance = Zero(self.n) if noise is None else noise.negative()
+        weights = 1 / p if self.weights is None else self.weights
+        return AtomData(Atoms(weights, self.table.X, covariance, np), self.count)
 
 
 class Completed:

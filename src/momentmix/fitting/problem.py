@@ -174,9 +174,9 @@ def _of_observed(data: ObservedData, plan: Plan) -> Problem:
         count=data.count,
         to_features=frame.to_features,
     )
-    scaled: Data = AtomData.of_rows(rows.X, data.weights, data.count)
-    if plan.search == "moments":
-        scaled = data.moments(plan.order, plan.tensors).within(frame)
+    scaled = AtomData.of_rows(rows.X, data.weights, data.count)
+    if plan.search == "moments" and not data.gaps:  # with gaps, starts from filled rows will do
+        scaled = data.debiased().within(frame)
     moments = _moments(scaled, frame, plan, gaussian_weights(plan.order), likelihood.floor)
     return Problem(frame, moments, likelihood, data.count, likelihood.floor)
 
