@@ -8,6 +8,8 @@ import itertools
 import math
 
 import numpy as np
+from scipy.special import logsumexp
+from scipy.stats import multivariate_normal
 
 
 def multi_indices(n, d):
@@ -132,3 +134,38 @@ def sym_by_permutations(T):
     return sum(np.transpose(T, s) for s in itertools.permutations(range(T.ndim))) / math.factorial(
         T.ndim
     )
+
+
+def observed_row(x, mean, covariance, noise):
+    """A row with gaps (NaN) and noise under a Gaussian: log density, E[v | x] and Cov[v | x]."""
+    seen = ~np.isnan(x)
+    if not seen.any():
+        return 0.0, mean, covariance
+    T = covariance[np.ix_(seen, seen)] + noise[np.ix_(seen, seen)]
+    log_density = multivariate_normal(mean[seen], T, allow_singular=False).logpdf(x[seen])
+    gain = np.linalg.solve(T, covariance[seen]).T
+    away = gain @ (x[seen] - mean[seen])
+    return float(log_density), mean + away, covariance - gain @ covariance[seen]
+
+
+def observed_em_step(X, noises, row_weights, weights, means, covariances):
+    """The mean log-likelihood, and weights, means and full covariances after a step, row by row.
+
+    The textbook's: responsibilities, then sums of posterior means and covariances.
+    """
+    (p, n), m = X.shape, len(weights)
+    value, shares = 0.0, np.zeros(m)
+    firsts, seconds = np.zeros((m, n)), np.zeros((m, n, n))
+    for i in range(p):
+        found = [observed_row(X[i], means[j], covariances[j], noises[i]) for j in range(m)]
+        logs = np.array([np.log(weights[j]) + found[j][0] for j in range(m)])
+        total = logsumexp(logs)
+        value += row_weights[i] * total
+        for j in range(m):
+            r, (_, mean, covariance) = row_weights[i] * np.exp(logs[j] - total), found[j]
+            shares[j] += r
+            firsts[j] += r * mean
+            seconds[j] += r * (np.outer(mean, mean) + covariance)
+    means = firsts / shares[:, None]
+    outer = means[:, :, None] * means[:, None, :]
+    return value, shares / shares.sum(), means, seconds / shares[:, None, None] - outer

@@ -149,7 +149,7 @@ def test_bad_vectors():
     ("call", "match"),
     [
         (lambda m: m.log_prob([[0.0]]), "X has 1 feature"),
-        (lambda m: m.log_prob([[np.nan, 0.0]]), "X must be finite"),
+        (lambda m: m.log_prob([[np.inf, 0.0]]), "X must not hold infinity; NaN is a gap"),
         (lambda m: m.sample(0), "n_samples must be at least 1"),
         (lambda m: m.marginal([]), "features must be one or more"),
         (lambda m: m.marginal([0, 0]), "features names a feature twice"),

@@ -7,6 +7,7 @@ __all__ = [
     "Gradient",
     "KnownCovarianceMixture",
     "Mixture",
+    "MixtureImputer",
     "MomentMixture",
     "MomentTensors",
     "Samples",
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from momentmix.distributions.samples import Samples, debiased_moment
     from momentmix.estimators.known_covariance import KnownCovarianceMixture
     from momentmix.estimators.moment_mixture import MomentMixture
+    from momentmix.imputation import MixtureImputer
     from momentmix.moments.atoms import Gradient
     from momentmix.moments.functions import (
         contract,
@@ -53,6 +55,7 @@ else:
         "distributions.samples": ("Samples", "debiased_moment"),
         "estimators.known_covariance": ("KnownCovarianceMixture",),
         "estimators.moment_mixture": ("MomentMixture",),
+        "imputation": ("MixtureImputer",),
         "moments.atoms": ("Gradient",),
         "moments.functions": (
             "contract",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -57,6 +58,7 @@ def choose_components(
     most: int = 15,
     patience: int = 3,
     callback: Callable[[Choice], None] = lambda choice: None,
+    noise_covariance: ArrayLike | None = None,
     **settings: Any,
 ) -> tuple[Choice, list[Choice]]:
     """The number of components with the lowest BIC, and all that were looked at, from 1 on.
@@ -68,13 +70,15 @@ def choose_components(
     Parameters
     ----------
     X : (p, n)
-        The rows.
+        The rows. NaN is a gap.
     most : int, default=15
         The largest number tried.
     patience : int, default=3
         So many numbers in a row that do not lower the BIC are enough.
     callback : callable, optional
         Is given each Choice as soon as it is known, to show progress.
+    noise_covariance : scalar or array, optional
+        The covariance of known errors in the rows, as ``MomentMixture.fit`` takes it.
     **settings
         Those of MomentMixture, the number of components apart.
 
@@ -99,13 +103,15 @@ def choose_components(
     order = settings.get("order", "auto")
     found: list[Choice] = []
     p, n = np.shape(X)
+    with suppress(TypeError, ValueError):  # rows without any value do not count
+        p -= int(np.sum(np.all(np.isnan(np.asarray(X, dtype=np.float64)), axis=1)))
     for m in range(1, min(most, p) + 1):
         if m > 1 and not _determines(m, p, n, kind, order):
             break
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", CollapseWarning)
-            fit = MomentMixture(m, **settings).fit(X)
-        log_likelihood = fit.score(X) * p
+            fit = MomentMixture(m, **settings).fit(X, noise_covariance=noise_covariance)
+        log_likelihood = fit.score(X, noise_covariance=noise_covariance) * p
         penalty = parameter_count(kind, m, n) * float(np.log(p))
         bic = -2 * log_likelihood + penalty
         found.append(Choice(m, log_likelihood, bic, len(fit.collapsed_), fit))

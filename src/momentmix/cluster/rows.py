@@ -192,7 +192,8 @@ def _on_block(
     try:
         result[0, 0] = function(np.asarray(X), weights, *arguments, **named)
     except ValueError as error:
-        raise type(error)(f"block {i} of X: {error}") from error
+        kind = type(error) if type(error).__init__ is ValueError.__init__ else ValueError
+        raise kind(f"block {i} of X: {error}") from error
     return result
 
 

@@ -79,11 +79,31 @@ def noise_covariance(
             f"common to all samples, or ({p},), ({p}, {n}) or ({p}, {n}, {n}) for one covariance "
             f"a sample; got shape {shape}"
         )
-    return _checked(kind, array, n, name)
+    if int(array.shape[0]) < 2 or kind.common:
+        return _checked(kind, array, n, name)
+    try:
+        return _checked(kind, array, n, name)
+    except ValueError:
+        row = _first_refused(kind, array, n, name)
+        _checked(kind, array[row : row + 1, ...], n, f"row {row}: {name}")
+        raise
+
+
+def _first_refused(kind: Kind, array: Array, n: int, name: str) -> int:
+    """The first of several covariances that is refused, by halves."""
+    start, stop = 0, int(array.shape[0])
+    while stop - start > 1:
+        middle = (start + stop) // 2
+        try:
+            _checked(kind, array[start:middle, ...], n, name)
+            start = middle
+        except ValueError:
+            stop = middle
+    return start
 
 
 def _checked(kind: Kind, array: Array, n: int, name: str) -> Covariance:
     """Finite, symmetric and positive semidefinite."""
     if not all_finite(array):
-        raise ValueError(f"{name} must be finite, but hold NaN or infinity")
+        raise ValueError(f"{name} must be finite, but holds NaN or infinity")
     return kind.of(kind.checked(array, name), n)

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from momentmix.distributions.moment_tensors import MomentTensors
+from momentmix.cluster.rows import DaskRows, DaskTable, DaskWeights
+from momentmix.distributions.centred_sums import GapsError, Missing
+from momentmix.distributions.moment_tensors import MomentTensors, tensors_on_cluster
+from momentmix.support.array import ArrayLike
 from momentmix.tensors.dense import packed_indices
 from momentmix.tensors.moment_matrix import least_eigenvalue, moment_matrix
 from momentmix.tensors.packed import total_size
@@ -18,6 +21,27 @@ from momentmix.tensors.packed import total_size
 MOST_MONOMIALS = 1000
 #: Of the trace of that matrix; what is less may be rounding.
 ROUNDING = 1e-9
+
+
+def tensors_with_gaps(
+    X: ArrayLike | DaskTable | DaskRows,
+    order: int,
+    weights: ArrayLike | DaskWeights | None = None,
+    noise_covariance: ArrayLike | None = None,
+) -> MomentTensors:
+    """The moments of rows, pairwise if there are gaps, which shows on the way."""
+
+    def made(missing: Missing) -> MomentTensors:
+        if isinstance(X, DaskRows):
+            return tensors_on_cluster(X, order, missing)
+        return MomentTensors.from_samples(
+            X, order, weights, noise_covariance=noise_covariance, missing=missing
+        )
+
+    try:
+        return made("error")
+    except GapsError:
+        return made("pairwise")
 
 
 def check_gaps(moments: MomentTensors) -> None:
@@ -43,7 +67,8 @@ def check_gaps(moments: MomentTensors) -> None:
         f"them: the matrix of scaled moments up to order {2 * degree} has the eigenvalue "
         f"{lowest:.3g}, where none may be negative. There are too many gaps, or they are too "
         f"uneven. Leave out the rows with gaps, or {name}, which has a value in "
-        f"{100 * moments.presence[at]:.3g} % of the rows"
+        f"{100 * moments.presence[at]:.3g} % of the rows; or fit rows in memory with polish='em', "
+        "which needs no moments"
     )
 
 

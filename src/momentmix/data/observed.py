@@ -6,9 +6,8 @@ import numpy as np
 
 from momentmix.covariance import Kind, Zero
 from momentmix.data.frame import Frame
-from momentmix.data.gaps import check_gaps
+from momentmix.data.gaps import check_gaps, tensors_with_gaps
 from momentmix.data.sources import AtomData, Place, TensorData
-from momentmix.distributions.moment_tensors import MomentTensors
 from momentmix.moments.atoms import Atoms
 from momentmix.observed import Gaussians, ObservedRows
 from momentmix.observed.single import one_gaussian
@@ -35,28 +34,32 @@ class ObservedData:
         matrix = covariance[0] if covariance.ndim == 3 else np.diag(covariance[0])
         return Frame(kind, mean[0], matrix)
 
+    @property
+    def gaps(self) -> bool:
+        """Whether any row has one."""
+        return not bool(self.table.seen.all())
+
     def moments(self, order: int, tensors: bool) -> AtomData | TensorData:
         """The moments of what lies behind the rows: noise is taken out.
 
         With gaps each is an average over the rows that have it (pairwise). Else the rows stay,
         unless ``tensors`` are asked for.
         """
-        X, noise = self.table.X, self.table.noise
-        gaps = not bool(self.table.seen.all())
+        if not self.gaps and not tensors:
+            return self.debiased()
+        noise = self.table.noise
         array = None if noise is None else noise.array
-        if gaps or tensors:
-            found = MomentTensors.from_samples(
-                X,
-                order,
-                self.weights,
-                noise_covariance=array,
-                missing="pairwise" if gaps else "error",
-            )
+        found = tensors_with_gaps(self.table.X, order, self.weights, array)
+        if noise is None:  # moments of noisy rows may contradict each other by chance
             check_gaps(found)
-            return TensorData(found, self.count)
-        weights = 1 / len(X) if self.weights is None else self.weights
-        atoms = Atoms(weights, X, Zero(self.n) if noise is None else noise.negative(), np)
-        return AtomData(atoms, self.count)
+        return TensorData(found, self.count)
+
+    def debiased(self) -> AtomData:
+        """Complete rows with their noise taken out of all moments."""
+        noise, p = self.table.noise, self.rows
+        covariance = Zero(self.n) if noise is None else noise.negative()
+        weights = 1 / p if self.weights is None else self.weights
+        return AtomData(Atoms(weights, self.table.X, covariance, np), self.count)
 
 
 class Completed:
@@ -71,8 +74,16 @@ class Completed:
         one = one_gaussian(self.observed, data.shares, frame.kind.diagonal)
         U = expected_rows(self.observed, one)
         self.X = U if frame.to_features is None else np.linalg.solve(frame.to_features.T, U.T).T
-        hidden = ~data.table.seen @ np.log(frame.units)
-        self.shifts = hidden + frame.log_volume - float(np.sum(np.log(frame.units)))
+        self.shifts = shifts_of_gaps(data.table, frame)
+
+
+def shifts_of_gaps(rows: ObservedRows, frame: Frame) -> np.ndarray:
+    """What log densities in the units of features lack to be in those of a frame; (p,).
+
+    There all features count, so that the way back to X is the same for each row.
+    """
+    logs = np.log(frame.units)
+    return np.asarray(~rows.seen @ logs + frame.log_volume - float(np.sum(logs)))
 
 
 def expected_rows(rows: ObservedRows, one: Gaussians) -> np.ndarray:

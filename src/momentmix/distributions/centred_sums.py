@@ -28,6 +28,8 @@ from momentmix.tensors.packed import (
 Missing: TypeAlias = Literal["error", "pairwise"]
 #: Rows that tell where a batch lies.
 _PILOT_ROWS = 1024
+#: Rows that are doubled in width at a time.
+_PAIRWISE_ROWS = 1 << 15
 
 
 def checked_missing(missing: str) -> Missing:
@@ -37,6 +39,10 @@ def checked_missing(missing: str) -> Missing:
     if missing == "pairwise":
         return "pairwise"
     raise ValueError(f"missing must be 'error' or 'pairwise', got {missing!r}")
+
+
+class GapsError(ValueError):
+    """There are gaps where none were expected."""
 
 
 class _Location(NamedTuple):
@@ -82,6 +88,23 @@ class CentredSums:
         centre = self._common_centre(other)
         total = self._about(centre) + other._about(centre)
         return CentredSums(centre, total, self.order, self.missing)
+
+    def with_presence(self) -> CentredSums:
+        """The sums of the same rows as "pairwise" ones, exactly: no row lacks anything."""
+        if self.missing == "pairwise":
+            return self
+        n, sums = len(self.centre), []
+        for k in range(self.order + 1):
+            doubled = packed_indices(2 * n, k)
+            powers = (doubled < n).sum(axis=1)  # of x; the others are of ones
+            found = np.empty(len(doubled))
+            for j in range(k + 1):
+                own = powers == j
+                radix = n ** np.arange(j)[::-1]
+                keys, wanted = packed_indices(n, j) @ radix, doubled[own, :j] @ radix
+                found[own] = self.sums[order_slice(n, j)][np.searchsorted(keys, wanted)]
+            sums.append(found)
+        return CentredSums(self.centre, np.concatenate(sums), self.order, "pairwise")
 
     def averages(self, centre: np.ndarray) -> np.ndarray:
         """The moments of orders 0..d about ``centre``, packed; (N,)."""
@@ -162,8 +185,10 @@ def sums_of_rows(
         if present is None:
             sums = atom_sums(rows, centre, order)
         else:
-            doubled = _with_presence(rows, present, centre)
-            sums = atom_sums(doubled, np.zeros(2 * len(centre)), order)
+            origin = np.zeros(2 * len(centre))
+            blocks = (slice(a, a + _PAIRWISE_ROWS) for a in range(0, len(rows), _PAIRWISE_ROWS))
+            doubled = (_with_presence(rows.take(at), present[at, :], centre) for at in blocks)
+            sums = np.sum([atom_sums(block, origin, order) for block in doubled], axis=0)
     if not np.all(np.isfinite(sums)):
         raise _not_finite(X, order)
     return CentredSums(centre, sums, order, missing)
@@ -209,7 +234,8 @@ def _not_finite(X: Array, order: int) -> ValueError:
     if len(bad):
         row, column = bad[0]
         more = f" ({len(bad):,} such entries in all)" if len(bad) > 1 else ""
-        return ValueError(
+        kind = ValueError if np.any(np.isinf(rows)) else GapsError
+        return kind(
             f"row {row}, column {column} of X is {rows[row, column]}{more}; drop or fill such "
             "rows, or, for NaN, accumulate MomentTensors with missing='pairwise'"
         )

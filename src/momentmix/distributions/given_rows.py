@@ -12,6 +12,9 @@ from momentmix.observed import Evaluated, Gaussians, ObservedRows
 from momentmix.support.array import to_numpy
 from momentmix.support.parallel import parallel_map, worker_count
 
+#: Rows of which random ones are made at a time.
+DRAWN_ROWS = 100_000
+
 
 class MixtureGiven:
     """A mixture, and rows with gaps and known noise, x = v + ε for what is shown of v.
@@ -77,31 +80,37 @@ class MixtureGiven:
         self._each(block)
         return means, covariances
 
-    def draws(self, rng: np.random.Generator) -> np.ndarray:
-        """v_i at random, given x_i; (p, n).
+    def draws(self, count: int, rng: np.random.Generator) -> np.ndarray:
+        """v_i at random, given x_i, so many times; (count, p, n).
 
         A component is drawn, from it v and ε, and then v + E[v' | x - v - ε], where v' is of the
         component's covariance about 0, has the distribution that is asked for: what v and x have in
         common is taken out and put right.
         """
-        R, rows = self.probabilities(), self.rows
-        labels = (R.cumsum(axis=1) < rng.uniform(size=(len(R), 1))).sum(axis=1)
-        labels = np.minimum(labels, R.shape[1] - 1)
-        result = np.empty(rows.X.shape)
-        for j in np.unique(labels):
-            own = np.flatnonzero(labels == j)
-            mean, covariance = self.gaussians.means[j], self.gaussians.covariances[j : j + 1]
-            v = mean + _normal(covariance, len(own), rng)
-            some = rows.take(own)
-            away = ObservedRows(some.X - v - _noise(some, rng), some.noise)
-            given = Gaussians(np.zeros((1, rows.n)), covariance)
-            shift = np.empty_like(v)
-            for part in away.parts(self.separate):
-                at = part.at(given)
-                for block in part.blocks(1):
-                    shift[part.rows[block]] = at(block).means()[0]
-            result[own] = v + shift
-        return result
+        R, p = self.probabilities(), len(self.rows)
+        up_to = R.cumsum(axis=1)
+        result = np.empty((count * p, self.rows.n))
+        step = max(1, DRAWN_ROWS // p)
+        for start in range(0, count, step):
+            some = np.tile(np.arange(p), min(step, count - start))
+            labels = (up_to[some] < rng.uniform(size=(len(some), 1))).sum(axis=1)
+            labels = np.minimum(labels, R.shape[1] - 1)
+            for j in np.unique(labels):
+                own = np.flatnonzero(labels == j)
+                result[start * p + own] = self._drawn_from(j, self.rows.take(some[own]), rng)
+        return result.reshape(count, p, -1)
+
+    def _drawn_from(self, j: int, rows: ObservedRows, rng: np.random.Generator) -> np.ndarray:
+        """v of rows that belong to component j; (rows, n)."""
+        covariance = self.gaussians.covariances[j : j + 1]
+        v = self.gaussians.means[j] + _normal(covariance, len(rows), rng)
+        away = ObservedRows(rows.X - v - _noise(rows, rng), rows.noise)
+        given = Gaussians(np.zeros((1, rows.n)), covariance)
+        for part in away.parts(self.separate):
+            at = part.at(given)
+            for block in part.blocks(1):
+                v[part.rows[block]] += at(block).means()[0]
+        return v
 
     def _each(self, function: Callable[[np.ndarray, Evaluated], None]) -> None:
         """function(places of rows, the rows under the components), for blocks of rows."""

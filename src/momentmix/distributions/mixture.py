@@ -236,9 +236,8 @@ class Mixture(AtomDistribution):
             return self._like(np.where(given.rows.seen, given.rows.X, given.means()))
         if isinstance(draws, bool) or not isinstance(draws, int | np.integer) or draws < 1:
             raise ValueError(f"draws must be a whole number of at least 1, got {draws!r}")
-        rng, rows = _generator(random_state), given.rows
-        filled = [np.where(rows.seen, rows.X, given.draws(rng)) for _ in range(draws)]
-        return self._like(np.stack(filled))
+        drawn = given.draws(int(draws), _generator(random_state))
+        return self._like(np.where(given.rows.seen, given.rows.X, drawn))
 
     def denoise(
         self, X: ArrayLike, noise_covariance: ArrayLike | None = None

@@ -215,6 +215,17 @@ class MomentTensors:
             return NotImplemented
         return self.copy().merge(other)
 
+    def with_gaps(self) -> MomentTensors:
+        """The same moments with ``missing="pairwise"``, to which rows with gaps can be added."""
+        if self.missing == "pairwise":
+            return self
+        new = MomentTensors(
+            self.n_features, self.order, missing="pairwise", feature_names=self.feature_names
+        )
+        if self.count:
+            new._hold(self.count, self._sums.with_presence())
+        return new
+
     def copy(self) -> MomentTensors:
         """A copy that can be updated without changing this object."""
         new = MomentTensors(

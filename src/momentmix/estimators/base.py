@@ -15,7 +15,7 @@ import numpy as np
 
 from momentmix.cluster.rows import DaskRows, feature_names, is_dask
 from momentmix.data.cluster import ClusterData
-from momentmix.data.gaps import check_gaps
+from momentmix.data.gaps import check_gaps, tensors_with_gaps
 from momentmix.data.observed import ObservedData
 from momentmix.data.sources import AtomData, Data, TensorData, data_of
 from momentmix.distributions.mixture import Mixture
@@ -33,6 +33,7 @@ from momentmix.support.parallel import thread_limit
 from momentmix.support.warnings import warn_user
 
 if TYPE_CHECKING:
+    from sklearn.utils import Tags
     from typing_extensions import Self
 
 #: Reads the data of a fit, as often as it is called.
@@ -185,7 +186,8 @@ class MixtureEstimator(MixturePredictions):
     def _fitted(self, read: Reader, rows: bool = True) -> Self:
         with self._kept_if_refused():
             self._solve(read, rows)
-            self.__dict__.pop("moments_", None)  # a stream ends here
+            for name in ("moments_", "_noisy_stream"):  # a stream ends here
+                self.__dict__.pop(name, None)
         return self
 
     def _solve(self, read: Reader, rows: bool) -> None:
@@ -228,7 +230,7 @@ class MixtureEstimator(MixturePredictions):
 
     def _data(self, X: Table, sample_weight: Table, noise_covariance: Table) -> Data | ObservedData:
         if is_dask(X):
-            data = ClusterData(DaskRows(X, sample_weight))
+            data = ClusterData(DaskRows(X, sample_weight, noise_covariance))
             self._note_features(data.n, feature_names(X))
             return data
         X, counts = checked_rows(self, X, sample_weight, least=2)
@@ -257,7 +259,13 @@ class MixtureEstimator(MixturePredictions):
 
     # Streams
 
-    def partial_fit(self, X: Table, y: object = None, sample_weight: Table = None) -> Self:
+    def partial_fit(
+        self,
+        X: Table,
+        y: object = None,
+        sample_weight: Table = None,
+        noise_covariance: Table = None,
+    ) -> Self:
         """Take in one more batch of rows, and forget the rows.
 
         Only the moments are kept, in ``moments_``. The parameters are solved for when you first ask
@@ -268,11 +276,16 @@ class MixtureEstimator(MixturePredictions):
         Parameters
         ----------
         X : array of shape (p, n)
-            The rows of this batch. A Dask array or DataFrame is a batch too.
+            The rows of this batch. A Dask array or DataFrame is a batch too. NaN is a gap: each
+            moment is then the mean over the rows that have all of its features, which is right if
+            values are missing completely at random.
         y : ignored
             It is there because scikit-learn's pipelines pass it.
         sample_weight : array of shape (p,), optional
             How many times each row counts.
+        noise_covariance : scalar or array, optional
+            The covariance of known errors in these rows, as in ``fit``. It is taken out of the
+            moments.
 
         Returns
         -------
@@ -280,37 +293,55 @@ class MixtureEstimator(MixturePredictions):
         """
         self._check_settings()
         with self._kept_if_refused(), thread_limit(self.n_jobs):
-            self._take_in(X, sample_weight)
+            self._take_in(X, sample_weight, noise_covariance)
         return self
 
-    def _take_in(self, X: Table, sample_weight: Table) -> None:
+    def _take_in(self, X: Table, sample_weight: Table, noise: Table) -> None:
         stream: MomentTensors | None = vars(self).get("moments_")
-        weights = sample_weight
         if is_dask(X):
             if stream is None:
                 self._note_features(X.shape[1], feature_names(X))
             else:
                 self._check_features(X)
         else:
-            X, weights = checked_rows(self, X, sample_weight, reset=stream is None)
+            X, sample_weight = checked_rows(self, X, sample_weight, reset=stream is None)
             self.__dict__.pop("_dtype", None)
+            checked = noise_of_rows(noise, X)
+            noise = None if checked is None else checked.array
         order = self._order(Sizes(int(X.shape[1])))
         if stream is not None and stream.order != order:
             raise ValueError(
                 f"the settings now need order {order}, but the stream was begun with order "
                 f"{stream.order}; call partial_fit of a new estimator"
             )
-        moments = MomentTensors(int(X.shape[1]), order) if stream is None else stream
-        moments = moments + MomentTensors.from_samples(X, order, weights)
+        batch = tensors_with_gaps(X, order, sample_weight, noise)
+        if stream is None:
+            stream = MomentTensors(batch.n_features, order)
+        if "pairwise" in (stream.missing, batch.missing):
+            stream, batch = stream.with_gaps(), batch.with_gaps()
+        moments = stream + batch
+        noisy = vars(self).get("_noisy_stream", False) or noise is not None
         self._last_solution = self._previous_solution()
         for name in self._solved:
             self.__dict__.pop(name, None)
+        self._noisy_stream = noisy
         self.moments_ = moments  # a new object, after the old parameters are gone
+
+    def _stream_data(self) -> TensorData:
+        """The moments of the stream. Those of noisy rows may contradict each other by chance."""
+        if not self._noisy_stream:
+            check_gaps(self.moments_)
+        return TensorData(self.moments_)
 
     def _previous_solution(self) -> Mixture | None:
         """What was solved for last, if anything was."""
         solution: Mixture | None = vars(self).get("mixture_", vars(self).get("_last_solution"))
         return solution
+
+    def __sklearn_tags__(self) -> Tags:
+        tags: Tags = super().__sklearn_tags__()  # type: ignore[no-untyped-call]
+        tags.input_tags.allow_nan = True
+        return tags
 
     def __sklearn_is_fitted__(self) -> bool:
         return "mixture_" in vars(self) or "moments_" in vars(self)
@@ -320,7 +351,7 @@ class MixtureEstimator(MixturePredictions):
         # parameters have not been asked for since its last batch.
         if name in self._solved and "moments_" in vars(self):
             with self._kept_if_refused():
-                self._solve(lambda: TensorData(self.moments_), rows=False)
+                self._solve(self._stream_data, rows=False)
             return vars(self)[name]
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 

@@ -22,7 +22,7 @@ from momentmix.data.sources import AtomData, Data, TensorData, mean_and_covarian
 from momentmix.decomposition.terms import TermInit, TermSearch
 from momentmix.fitting.noise import check_size, noise_frame, trailing_variance
 from momentmix.fitting.plan import ESTIMATE_TOL, Plan
-from momentmix.fitting.problem import Problem, tensors_of
+from momentmix.fitting.problem import Problem, on_cluster
 from momentmix.likelihood.cluster import ClusterLikelihood
 from momentmix.likelihood.em import Likelihood
 from momentmix.likelihood.observed import ObservedLikelihood
@@ -122,10 +122,11 @@ def known_noise_problem(data: Data | ObservedData, plan: Plan, covariance: Array
     if isinstance(data, ObservedData):
         data = data.moments(plan.order, plan.tensors)
     rows = data if plan.polish and isinstance(data, AtomData) and observed is None else None
-    cluster = data.cluster if isinstance(data, ClusterData) else None
-    if plan.tensors and observed is None:
+    cluster, on_workers = None, False  # whether rows there have gaps or errors
+    if isinstance(data, ClusterData):
         _check_cluster(plan)
-        data = tensors_of(data, plan.order)
+        cluster = data.cluster
+        data, on_workers = on_cluster(data, plan)
     assert isinstance(data, AtomData | TensorData)
     if data.count < plan.m and isinstance(data, TensorData):
         raise ValueError(
@@ -155,7 +156,9 @@ def known_noise_problem(data: Data | ObservedData, plan: Plan, covariance: Array
             count=rows.count,
         )
     elif cluster is not None and plan.polish:
-        likelihood = ClusterLikelihood(cluster, frame.frame, Spherical, 0.0, frame.variance)
+        likelihood = ClusterLikelihood(
+            cluster, frame.frame, Spherical, 0.0, frame.variance, observed=on_workers
+        )
     moments = PointMoments(data, scaled, frame, plan)
     return Problem(
         frame,

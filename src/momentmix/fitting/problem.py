@@ -12,12 +12,13 @@ from momentmix.covariance import Bound, Kind
 from momentmix.data.cluster import ClusterData
 from momentmix.data.content import LARGE_DATA
 from momentmix.data.frame import Frame
+from momentmix.data.gaps import check_gaps, tensors_with_gaps
 from momentmix.data.observed import Completed, ObservedData
 from momentmix.data.parameters import Parameters
 from momentmix.data.rounding import least_variances, rounding_variances
 from momentmix.data.sources import AtomData, Data, TensorData
 from momentmix.distributions.mixture import Mixture
-from momentmix.distributions.moment_tensors import MomentTensors, tensors_on_cluster
+from momentmix.distributions.moment_tensors import MomentTensors
 from momentmix.fitting.plan import Plan
 from momentmix.likelihood.cluster import ClusterLikelihood
 from momentmix.likelihood.density import Density
@@ -173,9 +174,9 @@ def _of_observed(data: ObservedData, plan: Plan) -> Problem:
         count=data.count,
         to_features=frame.to_features,
     )
-    scaled: Data = AtomData.of_rows(rows.X, data.weights, data.count)
-    if plan.search == "moments":
-        scaled = data.moments(plan.order, plan.tensors).within(frame)
+    scaled = AtomData.of_rows(rows.X, data.weights, data.count)
+    if plan.search == "moments" and not data.gaps:  # with gaps, starts from filled rows will do
+        scaled = data.debiased().within(frame)
     moments = _moments(scaled, frame, plan, gaussian_weights(plan.order), likelihood.floor)
     return Problem(frame, moments, likelihood, data.count, likelihood.floor)
 
@@ -193,14 +194,30 @@ def _of_moments(data: Data, plan: Plan) -> Problem:
 
 def _on_cluster(data: ClusterData, plan: Plan) -> Problem:
     """Rows on a cluster: EM goes on there from the moment estimate."""
-    source: Data = tensors_of(data, plan.order) if plan.tensors else data
+    source, observed = on_cluster(data, plan)
     frame = _frame(source, plan)
     scaled, weights = source.within(frame), gaussian_weights(plan.order)
     likelihood: Likelihood | None = None
     if plan.polish:
-        likelihood = ClusterLikelihood(data.cluster, frame, plan.kind, plan.floor, prior=plan.prior)
+        likelihood = ClusterLikelihood(
+            data.cluster, frame, plan.kind, plan.floor, prior=plan.prior, observed=observed
+        )
     moments = _moments(scaled, frame, plan, weights, plan.floor)
     return Problem(frame, moments, likelihood, source.count, plan.floor, cluster=data.cluster)
+
+
+def on_cluster(data: ClusterData, plan: Plan) -> tuple[Data, bool]:
+    """What the moments on a cluster are made of, and whether rows there have gaps or noise.
+
+    Rows that have are always summed up as tensors. Where gaps show, that takes another pass.
+    """
+    if plan.tensors or data.cluster.noisy:
+        tensors = tensors_with_gaps(data.cluster, plan.order)
+        observed = data.cluster.noisy or tensors.missing == "pairwise"
+        if tensors.missing == "pairwise" and not data.cluster.noisy:
+            check_gaps(tensors)
+        return TensorData(tensors), observed
+    return data, False
 
 
 def _frame(data: Data, plan: Plan) -> Frame:
@@ -218,9 +235,7 @@ def _moments(
 
 
 def tensors_of(data: Data, order: int) -> TensorData:
-    """The moments that one pass over rows gives, in memory or on a cluster."""
-    if isinstance(data, ClusterData):
-        return TensorData(tensors_on_cluster(data.cluster, order))
+    """The moments that one pass over rows in memory gives."""
     assert isinstance(data, AtomData)
     tensors = MomentTensors.from_samples(data.X, order, data.weights)
     return TensorData(tensors, data.count)

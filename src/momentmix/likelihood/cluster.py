@@ -9,14 +9,17 @@ import numpy as np
 from momentmix.cluster.rows import DaskRows, plus
 from momentmix.covariance import Kind, LogNormalPrior
 from momentmix.data.frame import Frame
+from momentmix.data.observed import shifts_of_gaps
 from momentmix.data.parameters import Parameters
 from momentmix.likelihood.density import Density, Sums
 from momentmix.likelihood.em import Likelihood
-from momentmix.support.array import to_numpy
+from momentmix.likelihood.observed import ObservedLikelihood
+from momentmix.observed import ObservedRows, noise_of_rows
+from momentmix.support.array import ArrayLike, to_numpy
 
 
 class ClusterLikelihood(Likelihood):
-    """EM whose sums are made where the rows are."""
+    """EM whose sums are made where the rows are, which may have gaps and noise if ``observed``."""
 
     def __init__(
         self,
@@ -26,13 +29,22 @@ class ClusterLikelihood(Likelihood):
         floor: float,
         variance: float | None = None,
         prior: LogNormalPrior | None = None,
+        observed: bool = False,
     ) -> None:
         super().__init__(kind, floor, variance, prior)
-        self.rows, self.frame = rows, frame
+        self.rows, self.frame, self.observed = rows, frame, observed
+
+    @property
+    def complete(self) -> bool:
+        return not self.observed
 
     def sums(self, parameters: Parameters, groups: int = 1) -> Sums:
-        density = Density.of(self.kind, parameters, groups)
-        weight, *sums = self.rows.total(_em_sums, self.frame, self.kind, density)
+        if self.observed:
+            found = self.rows.total(_observed_sums, self.frame, self.kind, parameters, groups)
+        else:
+            density = Density.of(self.kind, parameters, groups)
+            found = self.rows.total(_em_sums, self.frame, self.kind, density)
+        weight, *sums = found
         self.count = float(weight)
         return Sums(*(part / weight for part in sums))
 
@@ -49,3 +61,28 @@ def _em_sums(
         return (np.asarray(np.sum(w[rows])), *sums)
 
     return reduce(plus, (block(slice(a, a + step)) for a in range(0, max(len(Z), 1), step)))
+
+
+def _observed_sums(
+    X: np.ndarray,
+    weights: np.ndarray | None,
+    frame: Frame,
+    kind: Kind,
+    parameters: Parameters,
+    groups: int,
+    noise_covariance: ArrayLike | None = None,
+) -> tuple[np.ndarray, ...]:
+    told = np.flatnonzero(~np.all(np.isnan(X), axis=1))
+    noise = noise_of_rows(noise_covariance, X) if len(X) else None
+    rows = ObservedRows(X, noise).take(told).scaled(frame.centre, frame.units)
+    w = np.ones(len(told)) if weights is None else weights[told]
+    here = ObservedLikelihood(
+        rows,
+        np.empty((len(told), rows.n)),  # where the rows are found does not matter here
+        shifts_of_gaps(rows, frame),
+        w,
+        kind,
+        0.0,
+        to_features=frame.to_features,
+    )
+    return (np.asarray(np.sum(w)), *here.sums(parameters, groups))
