@@ -237,7 +237,7 @@ def test_show(folder):
         (["fit", "long.csv", "-k", "1"],
          "long.csv: a line cannot be split into cells: field larger than field limit"),
         (["score", "model.json", "gap2.csv", "--missing", "error"],
-         "column height: no value (use --missing drop"),
+         "no value (--missing keep uses the other values of the row, --missing drop leaves it"),
         (["predict", "model.json", "data.csv", "--columns", "width,note"],
          "--columns chooses width, note, but the model has width, height"),
         (["fit", "wide.npy", "-k", "1", "--columns", "0,7"],
@@ -258,7 +258,7 @@ def test_show(folder):
         (["compare", "model.json", "model.json", "--order", "25"], "compared up to order 20"),
         (["fit", "m.npz", "-k", "2", "--compare-em"], "--compare-em needs the rows"),
         (["fit", "gap.csv", "-k", "1", "--missing", "error"],
-         "gap.csv, row 1 (about line 3), column b: no value (use --missing drop, or fill it)"),
+         "gap.csv, row 1 (about line 3), column b: no value (--missing keep uses"),
         (["fit", "empty.csv", "-k", "1"], "empty.csv: no rows"),
         (["predict", "data.csv", "data.csv"], "data.csv is not a momentmix model"),
         (["predict", "nothing.json", "data.csv"], "nothing.json: there is no such file"),
@@ -370,7 +370,8 @@ def test_usage_errors_have_a_status_of_their_own(folder):
 
 
 @pytest.mark.parametrize(
-    "command", ["fit", "predict", "score", "sample", "moments", "compare", "show", "demo"]
+    "command",
+    ["fit", "predict", "score", "impute", "sample", "moments", "compare", "show", "demo"],
 )
 def test_help_has_an_example(command):
     out, _ = run(command, "--help")

@@ -82,12 +82,15 @@ OPTIONS = {
         "--order": ["3", "5", "10000000"],
         "--columns": ["a,b", "a", "0,1"],
         "--prior": ["auto", "none", "cv", "3"],
+        "--missing": ["keep", "drop", "error"],
+        "--errors": ["b", "a=b", "*b", "0=1"],
         "--seed": ["3"],
         "--compare-em": None,
         "--json": None,
     },
     "predict": {"-o": OUTPUTS, "--proba": None, "--columns": ["a,b", "b,a"], "--json": None},
-    "score": {"-o": OUTPUTS, "--columns": ["a,b"], "--json": None},
+    "score": {"-o": OUTPUTS, "--columns": ["a,b"], "--errors": ["a,b", "a=b"], "--json": None},
+    "impute": {"-o": OUTPUTS, "--draws": ["2"], "--seed": ["1"], "--errors": ["a,b", "0=1"]},
     "sample": {"-n": ["5", "10000000000000"], "-o": OUTPUTS, "--labels": None, "--seed": ["1"]},
     "moments": {
         "-o": OUTPUTS,
@@ -105,7 +108,7 @@ def command_lines(draw):
     command = draw(st.sampled_from(sorted(OPTIONS)))
     known = OPTIONS[command]
     words = [command]
-    if command in ("predict", "score", "sample", "show"):
+    if command in ("predict", "score", "impute", "sample", "show"):
         words.append(draw(st.sampled_from(["model.json"] * 3 + INPUTS)))
     if command not in ("sample", "show"):
         words += draw(st.lists(st.sampled_from(["data.csv"] * 3 + INPUTS), min_size=1, max_size=2))

@@ -213,17 +213,20 @@ GAPS = ["", "NA", "N/A", "NaN", "null", "None", "?", "-", ".", " NA", "  n/a "]
 
 @pytest.mark.parametrize("gap", GAPS)
 def test_gaps(gap, fit):
-    """Rows with gaps are left out, with a count."""
+    """Rows with gaps are counted, and used or left out."""
     lines = ["width,height", *LINES]
     lines[3], lines[9] = f"{gap},{X[2, 1]}", f"{X[8, 0]},{gap}"
     answer = fit("gaps.csv", "\n".join(lines).encode())
+    assert "Note: 2 cells of 24, in 2 of 12 rows, are gaps; the other values" in answer[2]
+    assert facts_of(answer)[2] == 12
+    answer = fit("gaps.csv", "\n".join(lines).encode(), "--missing", "drop")
     names, mean, rows = facts_of(answer)
     assert "Note: 2 of 12 rows have gaps and were left out." in answer[2]
     assert (names, rows) == (NAMES, 10)
     np.testing.assert_allclose(mean, np.delete(X, [2, 8], axis=0).mean(axis=0), rtol=1e-12)
     code, _, err = fit("gaps.csv", "\n".join(lines).encode(), "--missing", "error")
     assert code == 1
-    assert "gaps.csv, row 2 (about line 4), column width: no value (use --missing drop" in err
+    assert "gaps.csv, row 2 (about line 4), column width: no value (--missing keep uses" in err
 
 
 def test_rows_that_begin_with_a_gap_of_excel(fit):
@@ -231,15 +234,15 @@ def test_rows_that_begin_with_a_gap_of_excel(fit):
     lines = ["width,height", *LINES]
     lines[3] = f"#N/A,{X[2, 1]}"
     answer = fit("excel.csv", "\n".join(lines).encode())
-    assert facts_of(answer)[2] == 11
-    assert "1 of 12 rows have gaps" in answer[2]
+    assert json.loads(answer[1])["gaps"] == {"width": 1}
+    assert "1 cell of 24, in 1 of 12 rows, is a gap" in answer[2]
 
 
 def test_gaps_that_the_user_names(fit):
     lines = ["width,height", *LINES]
     lines[3], lines[9] = f"unknown,{X[2, 1]}", f"{X[8, 0]},-999.0"
     answer = fit("na.csv", "\n".join(lines).encode(), "--na", "unknown,-999")
-    assert facts_of(answer)[2] == 10
+    assert json.loads(answer[1])["gaps"] == {"width": 1, "height": 1}
     code, _, err = fit("na.csv", "\n".join(lines).encode())
     assert code == 1
     assert "na.csv, row 2 (line 4), column width: 'unknown' is not a number" in err
@@ -310,12 +313,13 @@ BAD = [
     ("x.csv", text(), "a separator is one character, got 'ab'", ("--sep", "ab")),
     ("x.csv", text(), "the decimal mark is '.' or ',', got '!'", ("--decimal", "!")),
     ("x.csv", text(), "--header is yes or no, got 'maybe'", ("--header", "maybe")),
-    ("x.csv", text(), "--missing is drop or error, got 'guess'", ("--missing", "guess")),
+    ("x.csv", text(), "--missing is keep, drop or error, got 'guess'", ("--missing", "guess")),
     ("x.csv", text(), "no column depth for --columns; it has width", ("--columns", "depth")),
     ("x.csv", text(), "no column d* for --exclude", ("--exclude", "d*")),
     ("x.csv", text(), "no column 2 for --columns", ("--columns", "2")),
     ("x.csv", text(), "no column of numbers is left; it has width (excluded)", ("--exclude", "*")),
-    ("no_rows_left.csv", b"a,b\n1,\n,2\n3,\n", "every row has a gap, 2 of 3 in column b;", ()),
+    ("no_rows_left.csv", b"a,b\n1,\n,2\n3,\n", "every row has a gap, 2 of 3 in column b;",
+     ("--missing", "drop")),
     ("x.csv", text(), "--covariance must be one of", ("--covariance", "round")),
     ("x.csv", text(), "--order must be a whole number", ("--order", "-3")),
     ("x.csv", text(), "--max-iter must be a whole number", ("--max-iter", "-1")),
@@ -342,17 +346,17 @@ def test_folders_and_pipes_are_refused(fit, tmp_path):
     assert "tables is a folder; name the tables in it, such as tables/*.csv" in done.stderr
 
 
-def test_rows_with_gaps_get_no_component(fit, tmp_path):
+def test_rows_without_a_value_get_no_component(fit, tmp_path):
     """Labels stay in line with the rows, in every format."""
     run = CliRunner()
     (tmp_path / "t.csv").write_bytes(text())
     assert run.invoke(app, ["fit", "t.csv", "-k", "1", "-o", "m.json"]).exit_code == 0
     lines = ["height;width", *(f"{y};{x}" for x, y in X[:3])]
-    lines[2] = "?;4.5"
+    lines[2] = "?;NA"
     (tmp_path / "new.txt").write_text("\n".join(lines))
     done = run.invoke(app, ["predict", "m.json", "new.txt"])
     assert done.stdout == "component,probability\n0,1.0\n,\n0,1.0\n"
-    assert done.stderr == "Note: 1 of 3 rows have gaps and get no component.\n"
+    assert done.stderr == "Note: 1 of 3 rows have no value and get no component.\n"
     for name in ("l.npy", "l.parquet", "l.arrow", "l.csv"):
         run.invoke(app, ["predict", "m.json", "new.txt", "-o", name])
     np.testing.assert_array_equal(np.load("l.npy"), [[0, 1], [np.nan, np.nan], [0, 1]])

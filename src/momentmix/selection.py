@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -70,7 +69,7 @@ def choose_components(
     Parameters
     ----------
     X : (p, n)
-        The rows. NaN is a gap.
+        The rows. NaN is a gap; rows without any value do not count.
     most : int, default=15
         The largest number tried.
     patience : int, default=3
@@ -78,7 +77,7 @@ def choose_components(
     callback : callable, optional
         Is given each Choice as soon as it is known, to show progress.
     noise_covariance : scalar or array, optional
-        The covariance of known errors in the rows, as ``MomentMixture.fit`` takes it.
+        The covariance of known errors in the rows, as in ``MomentMixture.fit``.
     **settings
         Those of MomentMixture, the number of components apart.
 
@@ -102,9 +101,8 @@ def choose_components(
     kind = covariance_type(settings.get("covariance_type", "full"))
     order = settings.get("order", "auto")
     found: list[Choice] = []
-    p, n = np.shape(X)
-    with suppress(TypeError, ValueError):  # rows without any value do not count
-        p -= int(np.sum(np.all(np.isnan(np.asarray(X, dtype=np.float64)), axis=1)))
+    n = np.shape(X)[1]
+    p = int(np.sum(~np.isnan(np.asarray(X, dtype=float)).all(axis=1)))
     for m in range(1, min(most, p) + 1):
         if m > 1 and not _determines(m, p, n, kind, order):
             break

@@ -18,6 +18,7 @@ COMMANDS = {
     "fit": ("fit", "Fit a mixture to the rows of tables, or to moments."),
     "predict": ("use", "Name the most probable component of every row, and its probability."),
     "score": ("use", "Tell how likely rows are under a model."),
+    "impute": ("impute", "Fill the gaps of tables with what a model expects there."),
     "sample": ("use", "Draw random rows from a model."),
     "moments": ("moments", "Read tables once and keep their moments."),
     "compare": ("compare", "Tell how far apart the moments of two models are."),

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal, TypedDict, cast
 
+import numpy as np
 import typer
 
 from momentmix.cli.console import (
@@ -23,7 +24,6 @@ from momentmix.cli.console import (
     err,
     in_terms_of_options,
     note,
-    one_of,
     out,
     plain_errors,
     say,
@@ -31,7 +31,9 @@ from momentmix.cli.console import (
     show_table,
     working,
 )
-from momentmix.cli.reading import TABLES, Missing, Rows, read_rows
+from momentmix.cli.errors import ErrorsOption
+from momentmix.cli.gaps import Missing, gaps_option
+from momentmix.cli.reading import TABLES, Rows, read_rows
 from momentmix.cli.show import mixture_document, show_mixture
 from momentmix.cli.tables import TableOptions, reads_tables
 from momentmix.cli.writing import check_output
@@ -74,7 +76,8 @@ def fit(
     covariance: Annotated[
         str, typer.Option(help=f"The shape of the components: {', '.join(COVARIANCE_TYPES)}.")
     ] = "full",
-    missing: Missing = "drop",
+    missing: Missing = "keep",
+    errors: ErrorsOption = None,
     prior: Annotated[
         str,
         typer.Option(
@@ -97,7 +100,8 @@ def fit(
 ) -> None:
     """Fit a mixture to the rows of tables, or to moments.
 
-    All columns of numbers are used, unless some are chosen; a line names what was left out.
+    All columns of numbers are used, unless some are chosen; a line names what was left out. Empty
+    cells, NA, NaN and null are gaps: of a row with gaps, the values that are there are used.
 
     For instance:
 
@@ -110,7 +114,7 @@ def fit(
         check_output(report, (".html",))
         if report is not None:
             import momentmix.report  # noqa: F401  (what it lacks is better known before the fit)
-        options = tables()
+        options, gaps = tables(), gaps_option(missing)
         settings: Settings = {
             "covariance_type": cast(CovarianceName, covariance),  # which is checked below
             "order": "auto" if order is None else order,
@@ -127,9 +131,13 @@ def fit(
                 raise ValueError("give one file of moments alone; its columns are chosen already")
             if compare_em:
                 raise ValueError("--compare-em needs the rows; moments are not enough for EM")
+            if errors is not None:
+                raise ValueError("--errors needs the rows; moments have no errors of their own")
             found, summary = fit_moments(files[0], number, settings)
         else:
-            rows = read_rows(files, options, one_of("--missing", missing, "drop", "error"))
+            rows = read_rows(files, options, gaps, errors=errors)
+            if compare_em:
+                _check_for_em(rows)
             found, summary = fit_rows(rows, number, settings)
             if compare_em:
                 with working("fitting scikit-learn's EM from ten starts"):
@@ -146,6 +154,17 @@ def fit(
                     aside(f"{what}: {path}")
         if found.interrupted_ or any(choice.fit.interrupted_ for choice in summary.choices):
             raise KeyboardInterrupt  # after the best so far has been kept
+
+
+def _check_for_em(rows: Rows) -> None:
+    """Refuse what scikit-learn's EM cannot take."""
+    if rows.errors is not None:
+        raise ValueError("--compare-em goes without --errors, of which scikit-learn's EM has none")
+    if np.isnan(rows.X).any():
+        raise ValueError(
+            "--compare-em needs rows without gaps, which scikit-learn's EM does not take; "
+            "--missing drop leaves the others out"
+        )
 
 
 def _write_files(summary: FitSummary, output: Path | None, report: Path | None) -> None:
@@ -173,10 +192,13 @@ def fit_rows(
     begin = time.perf_counter()
     with in_terms_of_options(), _warnings_as_notes() as notes:
         if number is None:
-            best, choices = choose_components(rows.X, callback=_tell_choice, **settings)
+            best, choices = choose_components(
+                rows.X, callback=_tell_choice, noise_covariance=rows.noise, **settings
+            )
             found = best.fit
         else:
-            found = MomentMixture(number, verbose=int(err.is_terminal), **settings).fit(rows.X)
+            found = MomentMixture(number, verbose=int(err.is_terminal), **settings)
+            found.fit(rows.X, noise_covariance=rows.noise)
     seconds = time.perf_counter() - begin
     named = found.mixture_.named(rows.names)
     summary = FitSummary(
@@ -191,9 +213,12 @@ def fit_rows(
             _origin(settings),
             rows_read=rows.read,
             rows_dropped=rows.dropped,
+            rows_empty=rows.empty,
             gaps=rows.gaps,
             left_out=rows.left_out,
+            errors=rows.error_columns,
         ),
+        errors=rows.errors,
     )
     return found, summary
 
@@ -273,6 +298,7 @@ def summary_document(summary: FitSummary) -> dict[str, JsonValue]:
         "rows": summary.rows,
         "rows_dropped": 0 if origin is None else origin.rows_dropped,
         "left_out": {} if origin is None else dict(origin.left_out),
+        "gaps": {column.name: column.gaps for column in summary.columns if column.gaps},
         "seconds": summary.seconds,
         "log_likelihood": value,
         "aic": None if value is None or summary.collapsed else summary.aic(value),

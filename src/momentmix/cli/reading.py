@@ -6,34 +6,34 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple, TypeAlias
+from types import MappingProxyType
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import typer
 
 from momentmix.cli.console import note, reading_bar
+from momentmix.cli.errors import error_columns, split_errors, tell_errors, without_errors
+from momentmix.cli.gaps import HINT, Gaps, usable_rows
 from momentmix.cli.tables import TableOptions
 from momentmix.distributions.mixture import Mixture
 from momentmix.distributions.moment_tensors import MomentTensors
 from momentmix.distributions.samples import Samples
 from momentmix.files.columns import NUMBERS, Wanted
 from momentmix.files.tables import Table, choose_from, open_table
+from momentmix.files.whole import WholeTable, whole_table
 from momentmix.files.writing import naming
+from momentmix.observed import noise_of_errors
 from momentmix.summary import Distribution
 
 TABLES = "Tables of numbers: text, Excel, Parquet, Arrow or .npy files; - is standard input."
 Files = Annotated[list[Path], typer.Argument(help=TABLES, metavar="TABLES")]
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file (.json).")]
-Missing = Annotated[
-    str, typer.Option(help="Rows with gaps: drop leaves them out, error refuses them.")
-]
 #: So many different whole numbers may be labels.
 FEW_VALUES = 5
-#: What becomes of rows with gaps: they are left out, refused, or kept as they are.
-Gaps: TypeAlias = Literal["drop", "error", "keep"]
 
 
 class Rows(NamedTuple):
@@ -43,9 +43,13 @@ class Rows(NamedTuple):
     names: list[str] | None  # of the columns
     source: str  # what they are called
     left_out: Sequence[tuple[str, str]] = ()  # columns, and why
-    gaps: Counter[str] = Counter()  # by column  # noqa: RUF012
+    gaps: Counter[str] = Counter()  # by column, where rows were left out  # noqa: RUF012
     read: int = 0  # rows in the tables
+    empty: int = 0  # of those that were left out, rows without any value
     notes: Sequence[str] = ()  # what one should know before trusting a fit of them
+    errors: np.ndarray | None = None  # (p, n) standard errors, 0 where there are none
+    error_columns: Mapping[str, str] = MappingProxyType({})  # of the columns that have one
+    table: WholeTable | None = None  # all columns, where they are asked for
 
     @property
     def columns(self) -> list[str]:
@@ -56,6 +60,16 @@ class Rows(NamedTuple):
     def dropped(self) -> int:
         """Rows that were left out because of gaps."""
         return self.read - len(self.X)
+
+    @property
+    def noise(self) -> np.ndarray | None:
+        """The errors as the library takes them."""
+        return None if self.errors is None else noise_of_errors(self.errors)
+
+    def some(self, which: np.ndarray) -> Rows:
+        """Some of the rows, by a mask (p,)."""
+        errors = None if self.errors is None else self.errors[which]
+        return self._replace(X=self.X[which], errors=errors)
 
 
 @contextmanager
@@ -116,43 +130,81 @@ def read_rows(
     options: TableOptions,
     gaps: Gaps,
     preferred: Sequence[str] | None = None,
-    free: bool = True,
+    *,
+    errors: str | None = None,
+    all_rows: bool = False,
+    whole: bool = False,
 ) -> Rows:
     """All rows of some tables, in memory.
 
     ``preferred`` are the columns of what the rows will meet, which are taken by name where they
-    can. Otherwise, if the choice is ``free``, columns that cannot be meant are left out, with a
-    line about it.
+    can. Otherwise columns that cannot be meant are left out, with a line about it, and so are rows
+    that cannot be used, unless ``all_rows`` are to be kept, with all columns of numbers.
+    ``errors`` are the columns of standard errors, as the user names them. ``whole`` keeps the other
+    columns of the tables too.
     """
     with open_files(files, options) as tables, reading_bar() as bar:
-        wanted = _wanted(tables[0], options.wanted, preferred)
-        if not free:
+        first = tables[0]
+        wanted = _wanted(first, options.wanted, preferred)
+        if all_rows:
             wanted = wanted._replace(keep_all=True)
         free = wanted.columns is None and not wanted.keep_all
+        named = None if errors is None else error_columns(first, errors)
+        if named is not None:
+            wanted = without_errors(first, wanted, named)
         left_out = choose(tables, wanted)
+        names, used = first.columns, first.columns or first.known
+        by_value = {} if named is None else named.by_value(used)
+        if by_value:
+            tell_errors(by_value, used)
+            for table in tables:
+                table.choose([*used, *dict.fromkeys(by_value.values())])
         task = bar.add_task("reading", total=sum(table.size for table in tables), rows=0)
-        done, rows, pieces = 0, 0, []
+        done, rows = 0, 0
+        pieces: list[np.ndarray] = []
+        deviations: list[np.ndarray] = []
         for table in tables:
             for piece in table.pieces():
-                table.refuse_gaps(piece, missing=gaps != "error")
+                if by_value:
+                    X, E = split_errors(table, piece, used, by_value)
+                    piece = piece._replace(rows=X)
+                    deviations.append(E)
+                table.refuse_gaps(piece, missing=gaps != "error", hint=HINT)
                 pieces.append(piece.rows)
                 rows += len(piece.rows)
                 bar.update(task, completed=int(done + piece.share * table.size), rows=rows)
             done += table.size
         if rows == 0:
-            raise ValueError(f"{tables[0].label}: no rows")
-        label = tables[0].label if len(tables) == 1 else f"{len(tables)} files"
+            raise ValueError(f"{first.label}: no rows")
+        label = first.label if len(tables) == 1 else f"{len(tables)} files"
         found = Rows(
-            np.concatenate(pieces), tables[0].columns, Path(label).name, left_out, read=rows
+            np.concatenate(pieces),
+            names,
+            Path(label).name,
+            left_out,
+            read=rows,
+            errors=np.concatenate(deviations) if by_value else None,
+            error_columns=by_value,
+            table=whole_table(tables, used, rows) if whole else None,
         )
-        known = tables[0].known
+        known = first.known
     if free:
         found = _without(found, "empty", np.isnan(found.X).all(axis=0), known)
-    found = _without_gaps(found, gaps)
-    if free and len(found.X) > 1:
-        found = _without(found, "constant", np.ptp(found.X, axis=0) == 0, known)
+    if free and gaps != "drop":
+        found = _without(found, "constant", _is_constant(found.X), known)
+    if not all_rows:
+        found = _usable(found, gaps)
+    if free and gaps == "drop":  # what is left of a column may be
+        found = _without(found, "constant", _is_constant(found.X), known)
     tell_left_out(found.left_out)
     return found._replace(notes=_few_values(found)) if free else found
+
+
+def _is_constant(X: np.ndarray) -> np.ndarray:
+    """Which columns have no two different values; (n,)."""
+    highest = np.where(np.isnan(X), -np.inf, X).max(axis=0)
+    lowest = np.where(np.isnan(X), np.inf, X).min(axis=0)
+    return np.asarray(highest <= lowest)
 
 
 def _wanted(table: Table, wanted: Wanted, preferred: Sequence[str] | None) -> Wanted:
@@ -181,6 +233,7 @@ def _without(rows: Rows, reason: str, which: np.ndarray, known: Sequence[str]) -
     left_out = [(name, reason) for name, out in zip(names, which, strict=True) if out]
     return rows._replace(
         X=rows.X[:, ~which],
+        errors=None if rows.errors is None else rows.errors[:, ~which],
         names=[name for name, out in zip(names, which, strict=True) if not out],
         left_out=[*rows.left_out, *left_out],
     )
@@ -192,9 +245,9 @@ def _few_values(rows: Rows) -> list[str]:
         return []
     names = rows.columns
     counts = {
-        name: len(np.unique(column))
+        name: len(np.unique(column[~np.isnan(column)]))
         for name, column in zip(names, rows.X[:10_000].T, strict=True)
-        if np.all(column == np.floor(column))
+        if np.all(np.isnan(column) | (column == np.floor(column)))
     }
     few = {name: count for name, count in counts.items() if count <= FEW_VALUES}
     if not few or len(few) == len(names):
@@ -206,30 +259,41 @@ def _few_values(rows: Rows) -> list[str]:
     ]
 
 
-def _without_gaps(rows: Rows, gaps: Gaps) -> Rows:
-    """Rows that have all their numbers, with a line about the others."""
+def _usable(rows: Rows, gaps: Gaps) -> Rows:
+    """Rows that can be fitted, with a line about gaps."""
     empty = np.isnan(rows.X)
-    bad = empty.any(axis=1)
-    if gaps != "drop" or not bad.any():
+    if not empty.any():
         return rows
     columns = zip(rows.columns, empty.sum(axis=0), strict=True)
     counts = Counter({name: int(count) for name, count in columns if count})
     name, most = counts.most_common(1)[0]
-    if bad.all():
+    if gaps == "drop" and empty.any(axis=1).all():
         raise ValueError(
-            f"{rows.source}: every row has a gap, {most:,} of {len(bad):,} in column {name}; leave "
-            f"it out with --exclude {name}"
+            f"{rows.source}: every row has a gap, {most:,} of {len(empty):,} in column {name}; "
+            f"--missing keep uses the values that are there, --exclude {name} leaves the column out"
         )
-    line = f"{int(bad.sum()):,} of {len(bad):,} rows have gaps and were left out"
-    if 5 * bad.sum() > len(bad):
-        line += f"; column {name} has {most:,} gaps, and --exclude {name} keeps these rows"
-    note(f"{line}.")
-    return rows._replace(X=rows.X[~bad], gaps=counts)
+    usable = usable_rows(rows.X, gaps, "were left out")
+    if not usable.any():
+        raise ValueError(f"{rows.source}: no row has any value in a column that is used")
+    if most == len(empty):
+        raise ValueError(
+            f"{rows.source}: column {name} has no value in any row; --exclude {name} leaves it out"
+        )
+    found = rows.some(usable)._replace(empty=int(empty.all(axis=1).sum()))
+    return found._replace(gaps=counts) if gaps == "drop" else found
 
 
-def rows_for(mixture: Mixture, files: Sequence[Path], options: TableOptions, gaps: Gaps) -> Rows:
+def rows_for(
+    mixture: Mixture,
+    files: Sequence[Path],
+    options: TableOptions,
+    gaps: Gaps,
+    errors: str | None = None,
+    whole: bool = False,
+) -> Rows:
     """The columns of the tables that a model speaks of: by its names, where both have names."""
-    rows = read_rows(files, options, gaps, mixture.feature_names, free=False)
+    names = mixture.feature_names
+    rows = read_rows(files, options, gaps, names, errors=errors, all_rows=True, whole=whole)
     if rows.X.shape[1] != mixture.n_features:
         raise ValueError(
             f"{rows.source} has {rows.X.shape[1]} column(s), but the model has "

@@ -58,8 +58,8 @@ def _table_options(
     sheet: Annotated[str | None, _option("The sheet of an Excel workbook to read.")] = None,
 ) -> TableOptions:
     wanted = Wanted(
-        None if columns is None else _listed(columns, "--columns"),
-        _listed(exclude or "", "--exclude"),
+        None if columns is None else listed_names(columns, "--columns"),
+        listed_names(exclude or "", "--exclude"),
         all_columns,
     )
     words = {"tab": "\t", "\\t": "\t", "space": " ", "blank": " ", "comma": ",", "semicolon": ";"}
@@ -67,14 +67,14 @@ def _table_options(
         separator=None if sep is None else words.get(sep, sep),
         decimal={"comma": ",", "point": "."}.get(decimal or "", decimal),
         encoding=encoding,
-        gaps=_listed(na or "", "--na"),
+        gaps=listed_names(na or "", "--na"),
         header=None if header is None else one_of("--header", header, "yes", "no") == "yes",
         sheet=sheet,
     )
     return TableOptions(wanted, options)
 
 
-def _listed(text: str, option: str) -> tuple[str, ...]:
+def listed_names(text: str, option: str) -> tuple[str, ...]:
     """Words with commas between them; a word with a comma in it stands in quotes."""
     cells = next(csv.reader([text], skipinitialspace=True), [])
     names = [name.strip() for name in cells if name.strip()]

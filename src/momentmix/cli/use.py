@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from pathlib import Path
 from typing import Annotated
 
@@ -13,14 +13,14 @@ from momentmix.cli.console import (
     Debug,
     Json,
     aside,
-    note,
-    one_of,
     plain_errors,
     show_json,
     show_table,
     working,
 )
-from momentmix.cli.reading import Files, Missing, ModelFile, Rows, rows_for
+from momentmix.cli.errors import ErrorsOption
+from momentmix.cli.gaps import Missing, gaps_option, usable_rows
+from momentmix.cli.reading import Files, ModelFile, rows_for
 from momentmix.cli.tables import TableOptions, reads_tables
 from momentmix.cli.writing import check_output, write_table
 from momentmix.distributions.mixture import Mixture
@@ -56,36 +56,41 @@ def predict(
     proba: Annotated[
         bool, typer.Option("--proba", help="Give the probability of each component.")
     ] = False,
+    missing: Missing = "keep",
+    errors: ErrorsOption = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Name the most probable component of every row, and its probability.
 
-    Columns are found by their names, whatever their order; others may be there. A row with a gap
-    has no component, and its cells stay empty.
+    Columns are found by their names, whatever their order; others may be there. Of a row with gaps,
+    the values that are there decide. A row without any value has no component, and its cells stay
+    empty.
 
     Example: `momentmix predict model.json new.csv -o labels.csv`
     """
     with plain_errors(debug):
         check_output(output)
         mixture = Mixture.load(model)
-        rows = rows_for(mixture, files, tables(), "keep")
-        whole = _whole_rows(rows, "get no component")
+        gaps = gaps_option(missing)
+        rows = rows_for(mixture, files, tables(), gaps, errors)
+        told = usable_rows(rows.X, gaps, "get no component")
+        some = rows.some(told)
         with working("predicting"):
-            R = np.full((len(whole), mixture.n_components), np.nan)
-            R[whole] = posterior(mixture, rows.X[whole]) if whole.any() else 0.0
-        labels = np.zeros(len(whole), dtype=int)
-        labels[whole] = R[whole].argmax(axis=1)
+            R = np.full((len(told), mixture.n_components), np.nan)
+            R[told] = posterior(mixture, some.X, some.noise) if told.any() else 0.0
+        labels = np.zeros(len(told), dtype=int)
+        labels[told] = R[told].argmax(axis=1)
         values = {"component": labels, "probability": R.max(axis=1)}
         if proba:
             values |= {f"p{j}": column for j, column in enumerate(R.T)}
-        found = {name: np.ma.masked_array(column, ~whole) for name, column in values.items()}
+        found = {name: np.ma.masked_array(column, ~told) for name, column in values.items()}
         if as_json:
             show_json({name: column.tolist() for name, column in found.items()})
         else:
             write_table(output, found)
         if output is not None:
-            counts = np.bincount(labels[whole], minlength=R.shape[1])
+            counts = np.bincount(labels[told], minlength=R.shape[1])
             aside(f"{output}: {len(labels):,} rows; by component: {', '.join(map(str, counts))}")
 
 
@@ -98,44 +103,39 @@ def score(
         Path | None,
         typer.Option("-o", "--output", help="Write the log density of every row to this file."),
     ] = None,
-    missing: Missing = "drop",
+    missing: Missing = "keep",
+    errors: ErrorsOption = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Tell how likely rows are under a model.
 
-    The answer is the log-likelihood of all rows, its mean, and the AIC and BIC.
+    The answer is the log-likelihood of all rows, its mean, and the AIC and BIC. Of a row with gaps,
+    the density is that of the values that are there. A row without any value does not count.
 
     Example: `momentmix score model.json new.csv`
     """
     with plain_errors(debug):
         check_output(output)
         mixture = Mixture.load(model)
-        gaps = one_of("--missing", missing, "drop", "error")
-        rows = rows_for(mixture, files, tables(), "keep" if gaps == "drop" else "error")
-        whole = _whole_rows(rows, "were left out")
-        if not whole.any():
-            raise ValueError(f"{rows.source}: every row has a gap")
-        log_density = np.ma.masked_array(np.zeros(len(whole)), ~whole)
+        gaps = gaps_option(missing)
+        rows = rows_for(mixture, files, tables(), gaps, errors)
+        told = usable_rows(rows.X, gaps, "were left out")
+        if not told.any():
+            what = "every row has a gap" if gaps == "drop" else "no row has any value"
+            raise ValueError(f"{rows.source}: {what}")
+        log_density, some = np.ma.masked_array(np.zeros(len(told)), ~told), rows.some(told)
         with working("scoring"):
-            log_density[whole] = np.asarray(mixture.log_prob(rows.X[whole]))
+            log_density[told] = np.asarray(mixture.log_prob(some.X, some.noise))
         if output is not None:
             write_table(output, {"log_density": log_density})
-        summary = FitSummary(mixture, rows.source, X=rows.X[whole])
+        summary = FitSummary(mixture, rows.source, X=some.X, errors=some.errors)
         values = likelihoods(summary, float(log_density.sum()))
         if as_json:
             show_json(values)
             return
         cells = [f"{values[key]:.6f}".rstrip("0").rstrip(".") for key in _HEADINGS]
         show_table(rows.source, [*_HEADINGS.values()], [cells])
-
-
-def _whole_rows(rows: Rows, otherwise: str) -> np.ndarray:
-    """Which rows have all their numbers; a line says what becomes of the others."""
-    whole = ~np.isnan(rows.X).any(axis=1)
-    if not whole.all():
-        note(f"{np.sum(~whole):,} of {len(whole):,} rows have gaps and {otherwise}.")
-    return whole
 
 
 def likelihoods(summary: FitSummary, total: float) -> dict[str, float]:
@@ -172,10 +172,14 @@ def sample(
         X, component = mixture.sample(count, seed)
         columns = dict(zip(names_of(mixture), np.asarray(X).T, strict=True))
         if labels:
-            label = "component"
-            while label in columns:
-                label += "_"
-            columns[label] = component
+            columns[free_name("component", columns)] = component
         write_table(output, columns)
         if output is not None:
             aside(f"{output}: {count:,} rows")
+
+
+def free_name(name: str, taken: Container[str]) -> str:
+    """The name, with as many marks after it as it takes to be another than those that are taken."""
+    while name in taken:
+        name += "_"
+    return name

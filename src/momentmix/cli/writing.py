@@ -32,13 +32,14 @@ def check_output(path: Path | None, endings: Sequence[str] = ENDINGS) -> None:
 
 
 def write_table(path: Path | None, columns: Mapping[str, np.ndarray]) -> None:
-    """Columns of numbers under their names; to standard output without a path.
+    """Columns of numbers or objects under their names; to standard output without a path.
 
-    What is masked in a column stays empty, or is NaN in an array.
+    What is masked in a column stays empty, or is NaN in an array, which takes numbers alone.
     """
     if path is None:
         with naming(STANDARD_OUTPUT):
-            _write_csv(sys.stdout.buffer, map(in_csv, columns), [*columns.values()])
+            shown = [_harmless(column) for column in columns.values()]
+            _write_csv(sys.stdout.buffer, map(in_csv, columns), shown)
             sys.stdout.flush()
         return
     ending = path.suffix.lower()
@@ -61,6 +62,14 @@ def write_table(path: Path | None, columns: Mapping[str, np.ndarray]) -> None:
             else:
                 with pa.ipc.new_file(file, table.schema) as writer:
                     writer.write_table(table)
+
+
+def _harmless(column: np.ndarray) -> np.ndarray:
+    """A column for standard output, in which no word acts on a terminal."""
+    if column.dtype.kind != "O":
+        return column
+    cells = [in_csv(cell) if isinstance(cell, str) else cell for cell in column]
+    return np.array([*cells, None], dtype=object)[:-1]
 
 
 def _with_nan(column: np.ndarray) -> np.ndarray:

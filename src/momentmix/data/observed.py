@@ -9,7 +9,7 @@ from momentmix.data.frame import Frame
 from momentmix.data.gaps import check_gaps, tensors_with_gaps
 from momentmix.data.sources import AtomData, Place, TensorData
 from momentmix.moments.atoms import Atoms
-from momentmix.observed import Gaussians, ObservedRows
+from momentmix.observed import ObservedRows
 from momentmix.observed.single import one_gaussian
 
 
@@ -72,7 +72,7 @@ class Completed:
     def __init__(self, data: ObservedData, frame: Frame) -> None:
         self.observed = data.table.scaled(frame.centre, frame.units)
         one = one_gaussian(self.observed, data.shares, frame.kind.diagonal)
-        U = expected_rows(self.observed, one)
+        U = self.observed.expected(one)
         self.X = U if frame.to_features is None else np.linalg.solve(frame.to_features.T, U.T).T
         self.shifts = shifts_of_gaps(data.table, frame)
 
@@ -84,13 +84,3 @@ def shifts_of_gaps(rows: ObservedRows, frame: Frame) -> np.ndarray:
     """
     logs = np.log(frame.units)
     return np.asarray(~rows.seen @ logs + frame.log_volume - float(np.sum(logs)))
-
-
-def expected_rows(rows: ObservedRows, one: Gaussians) -> np.ndarray:
-    """What one Gaussian expects behind each row; (p, n)."""
-    result = np.empty_like(rows.X)
-    for part in rows.parts(one.covariances.ndim == 2):
-        at = part.at(one)
-        for block in part.blocks(1):
-            result[part.rows[block]] = at(block).means()[0]
-    return result

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-
 import numpy as np
 
 from momentmix.covariance import Covariance
 from momentmix.moments.atoms import Atoms
 from momentmix.observed import Evaluated, Gaussians, ObservedRows
 from momentmix.support.array import to_numpy
-from momentmix.support.parallel import parallel_map, worker_count
 
 #: Rows of which random ones are made at a time.
 DRAWN_ROWS = 100_000
@@ -43,7 +40,7 @@ class MixtureGiven:
         def block(rows: np.ndarray, here: Evaluated) -> None:
             result[rows] = here.log_densities.T + logs
 
-        self._each(block)
+        self.rows.each(self.gaussians, block)
         return result
 
     def probabilities(self) -> np.ndarray:
@@ -61,7 +58,7 @@ class MixtureGiven:
         def block(rows: np.ndarray, here: Evaluated) -> None:
             result[rows] = np.einsum("bj,jbn->bn", R[rows], here.means())
 
-        self._each(block)
+        self.rows.each(self.gaussians, block)
         return result
 
     def posterior(self) -> tuple[np.ndarray, np.ndarray]:
@@ -77,7 +74,7 @@ class MixtureGiven:
             covariances[rows] = np.einsum("bj,jbnk->bnk", r, here.covariances())
             covariances[rows] += np.einsum("bj,jbn,jbk->bnk", r, away, away)
 
-        self._each(block)
+        self.rows.each(self.gaussians, block)
         return means, covariances
 
     def draws(self, count: int, rng: np.random.Generator) -> np.ndarray:
@@ -105,27 +102,7 @@ class MixtureGiven:
         covariance = self.gaussians.covariances[j : j + 1]
         v = self.gaussians.means[j] + _normal(covariance, len(rows), rng)
         away = ObservedRows(rows.X - v - _noise(rows, rng), rows.noise)
-        given = Gaussians(np.zeros((1, rows.n)), covariance)
-        for part in away.parts(self.separate):
-            at = part.at(given)
-            for block in part.blocks(1):
-                v[part.rows[block]] += at(block).means()[0]
-        return v
-
-    def _each(self, function: Callable[[np.ndarray, Evaluated], None]) -> None:
-        """function(places of rows, the rows under the components), for blocks of rows."""
-
-        def work() -> Iterator[tuple[Callable[[slice], Evaluated], np.ndarray, slice]]:
-            for part in self.rows.parts(self.separate):
-                at = part.at(self.gaussians)
-                for block in part.blocks(len(self.weights)):
-                    yield at, part.rows[block], block
-
-        def job(one: tuple[Callable[[slice], Evaluated], np.ndarray, slice]) -> None:
-            at, rows, block = one
-            function(rows, at(block))
-
-        parallel_map(job, work(), worker_count(np))
+        return v + away.expected(Gaussians(np.zeros((1, rows.n)), covariance))
 
 
 def _normal(covariance: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:

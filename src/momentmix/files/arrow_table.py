@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
@@ -107,6 +107,17 @@ class ArrowTable(Table):
                     rows = columns_as_rows(part.select(columns))
                     yield Piece(rows, Place(first + a), Place(after), share)
 
+    def cells(self, columns: Sequence[str]) -> list[np.ndarray]:
+        names = self._field_names(list(columns))
+        found: list[list[object]] = [[] for _ in names]
+        if names:
+            with self._open() as source:
+                for batch, _, _ in self._batches(source, 0, names):
+                    batch.validate()
+                    for cells, name in zip(found, names, strict=True):
+                        cells += batch.column(name).to_pylist()
+        return [_objects(cells) for cells in found]
+
     def _batches(
         self, source: Source, start: int, columns: list[str]
     ) -> Iterator[tuple[pyarrow.RecordBatch, int, float]]:
@@ -134,6 +145,13 @@ class ArrowTable(Table):
                 done += len(batch)
         except (pa.ArrowException, OSError) as error:
             raise TableError(f"{self.label} is damaged after row {done}: {error}") from error
+
+
+def _objects(cells: list[object]) -> np.ndarray:
+    """An array of objects, also where these are lists."""
+    array = np.empty(len(cells), dtype=object)
+    array[:] = cells
+    return array
 
 
 def _kind(data_type: pyarrow.DataType) -> Kind:

@@ -49,8 +49,10 @@ def choose_columns(tables: Sequence[Table], wanted: Wanted) -> Choice:
     """The columns of tables that have the same ones, by what their first rows show."""
     first = tables[0]
     known = first.known
-    excluded = set(_matches(first, wanted.exclude, "--exclude"))
-    candidates = known if wanted.columns is None else _matches(first, wanted.columns, wanted.by)
+    excluded = set(matching_columns(first, wanted.exclude, "--exclude"))
+    candidates = (
+        known if wanted.columns is None else matching_columns(first, wanted.columns, wanted.by)
+    )
     candidates = [name for name in candidates if name not in excluded]
     heads = [{column.name: column for column in table.head()} for table in tables]
     is_all = all(table.head_is_all for table in tables)
@@ -59,8 +61,8 @@ def choose_columns(tables: Sequence[Table], wanted: Wanted) -> Choice:
         for name in candidates
     }
     each = set(known)
-    by_name = [text for text in wanted.columns or () if text in each or not _is_pattern(text)]
-    exact = set(_matches(first, by_name, wanted.by))
+    by_name = [text for text in wanted.columns or () if text in each or not is_pattern(text)]
+    exact = set(matching_columns(first, by_name, wanted.by))
     numbers = [name for name in candidates if name in exact or reasons[name] not in _NO_NUMBERS]
     chosen = numbers
     if wanted.columns is None and not wanted.keep_all:
@@ -79,11 +81,11 @@ NUMBERS = {"no name", "running numbers", "identifiers", "years", "constant"}
 _NO_NUMBERS = ("words", "dates", "codes", "true or false", "empty")
 
 
-def _is_pattern(text: str) -> bool:
+def is_pattern(text: str) -> bool:
     return any(mark in text for mark in "*?[")
 
 
-def _matches(table: Table, texts: Sequence[str], option: str) -> list[str]:
+def matching_columns(table: Table, texts: Sequence[str], option: str) -> list[str]:
     """The columns that names, patterns or positions stand for, in the order of these."""
     known = table.known
     each, found = set(known), dict[str, None]()  # which keeps their order
@@ -91,7 +93,7 @@ def _matches(table: Table, texts: Sequence[str], option: str) -> list[str]:
     for text in texts:
         if text in each:
             names = [text]
-        elif _is_pattern(text):
+        elif is_pattern(text):
             names = [name for name in known if fnmatchcase(name, text)]
         else:
             names = [known[int(text)]] if text.isdecimal() and int(text) < len(known) else []

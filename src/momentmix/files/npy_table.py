@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
 import numpy as np
@@ -54,6 +54,11 @@ class NpyTable(Table):
                 if self.columns is not None:
                     part = part[:, [int(position) for position in self.columns]]
                 yield Piece(part.astype(np.float64), Place(first), Place(last), last / count)
+
+    def cells(self, columns: Sequence[str]) -> list[np.ndarray]:
+        with open(self.path, "rb", buffering=0) as file:
+            rows = self._rows(file, 0, self._header.shape[0])
+        return [rows[:, int(position)] for position in columns]
 
     def _rows(self, file: BinaryIO, first: int, last: int) -> np.ndarray:
         count, n = self._header.shape

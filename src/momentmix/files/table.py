@@ -24,6 +24,7 @@ PIECE_BYTES = 16 << 20
 HEAD_ROWS = 1000
 #: Columns that a table can have.
 MOST_COLUMNS = 1_000_000
+_MEND = "leave the row out, or mend it"
 
 
 class TableError(ValueError):
@@ -138,6 +139,10 @@ class Table(ABC):
     @abstractmethod
     def _pieces(self, start: Place) -> Iterator[Piece]: ...
 
+    @abstractmethod
+    def cells(self, columns: Sequence[str]) -> list[np.ndarray]:
+        """All cells of some columns, which need not be numbers: an array for each."""
+
     def pieces(self, start: Place = BEGINNING) -> Iterator[Piece]:
         """Pieces of rows from a place on; errors name the file, and rows from 0."""
         try:
@@ -170,13 +175,17 @@ class Table(ABC):
         """Raise for the first entry that is not finite; NaN passes where ``missing`` is allowed."""
         bad = np.isinf(piece.rows) if missing else ~np.isfinite(piece.rows)
         if bad.any():
-            row, column = np.argwhere(bad)[0]
+            row, column = map(int, np.argwhere(bad)[0])
             value = piece.rows[row, column]
-            hint = f" ({hint})" if np.isnan(value) else " (leave the row out, or mend it)"
-            raise TableError(
-                f"{self.label}, {self.row_name(piece, row)}, column {self.column_name(column)}: "
-                f"{'no value' if np.isnan(value) else value}{hint}"
-            )
+            raise self.refusal(piece, row, column, hint if np.isnan(value) else _MEND)
+
+    def refusal(self, piece: Piece, row: int, column: int, hint: str) -> TableError:
+        """An error about one cell of a piece, with its place, its value and what to do."""
+        value = piece.rows[row, column]
+        return TableError(
+            f"{self.label}, {self.row_name(piece, row)}, column {self.column_name(column)}: "
+            f"{'no value' if np.isnan(value) else value} ({hint})"
+        )
 
 
 def _all_different(names: list[str]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,6 +13,9 @@ from momentmix.files.cells import Kind, as_number, gap_forms, is_gap, is_number,
 from momentmix.files.dialect import find_dialect, logical_lines, split_cells
 from momentmix.files.streams import TextStream, encoding_of, packing
 from momentmix.files.table import Piece, Place, Table, TableError
+
+if TYPE_CHECKING:
+    import pyarrow
 
 _BLOCK, _LONGEST_LINE = 8 << 20, 64 << 20
 _HEAD_BYTES = 1 << 20
@@ -102,6 +106,19 @@ class TextTable(Table):
 
     def _pieces(self, start: Place) -> Iterator[Piece]:
         place = max(start, self._start, key=lambda p: p.offset)
+        for block, share in self._blocks(place):
+            rows = self._parsed(block, place)
+            after = Place(
+                place.rows + len(rows),
+                place.offset + len(block),
+                place.lines + block.count(b"\n"),
+            )
+            yield Piece(rows, place, after, share)
+            place = after
+
+    def _blocks(self, place: Place) -> Iterator[tuple[bytes, float]]:
+        """Whole lines from a place on, and the share of the file that has been read."""
+        lines = place.lines
         with self._text(place.offset) as stream:
             rest = b""
             while True:
@@ -113,14 +130,45 @@ class TextTable(Table):
                 block, rest = block[:cut], block[cut:]
                 if not block:
                     if len(rest) > _LONGEST_LINE:
-                        raise self._too_long(place.lines)
+                        raise self._too_long(lines)
                     continue
-                rows = self._parsed(block, place)
-                after = Place(
-                    place.rows + len(rows), place.offset + cut, place.lines + block.count(b"\n")
-                )
-                yield Piece(rows, place, after, stream.share if rest or read else 1.0)
-                place = after
+                lines += block.count(b"\n")
+                yield block, stream.share if rest or read else 1.0
+
+    def cells(self, columns: Sequence[str]) -> list[np.ndarray]:
+        kinds = {
+            name: kind for name, (kind, _) in zip(self.known, self._head_columns(), strict=True)
+        }
+        found: dict[str, list[str]] = {name: [] for name in columns}
+        for block, _ in self._blocks(self._start):
+            for name, part in zip(columns, self._words(block, columns), strict=True):
+                found[name] += part
+        return [self._as_column(cells, kinds[name]) for name, cells in found.items()]
+
+    def _words(self, block: bytes, columns: Sequence[str]) -> list[list[str]]:
+        """The cells of some columns of a block, as they are written."""
+        pa = import_pyarrow(self.path, self.label)
+        text = self._dialect.cleaned(block)
+        if not text.strip():
+            return [[] for _ in columns]
+        try:
+            table = self._read(text, columns, pa.string())
+            return [table[name].to_pylist() for name in columns]
+        except pa.ArrowInvalid:
+            places = [self.known.index(name) for name in columns]
+            rows = [cells for _, cells in self._lines_of_cells(block, Place())]
+            return [[cells[at] for cells in rows] for at in places]
+
+    def _as_column(self, cells: list[str], kind: Kind) -> np.ndarray:
+        """Numbers, if all that is there is a number; else the words."""
+        if kind == "numbers":
+            decimal = self._dialect.decimal
+            numbers = np.array([as_number(cell, decimal) for cell in cells])
+            gaps = self.options.gaps
+            if all(is_gap(cells[i], gaps) for i in np.flatnonzero(np.isnan(numbers))):
+                whole = np.all((numbers == np.floor(numbers)) & (np.abs(numbers) < 2**53))
+                return numbers.astype(np.int64) if whole else numbers
+        return np.array(cells, dtype=object)
 
     def _parsed(self, block: bytes, place: Place) -> np.ndarray:
         pa = import_pyarrow(self.path, self.label)
@@ -134,10 +182,16 @@ class TextTable(Table):
 
     def _numbers(self, text: bytes) -> np.ndarray:
         pa = import_pyarrow(self.path, self.label)
+        return columns_as_rows(self._read(text, self.columns or self.known, pa.float64()))
+
+    def _read(
+        self, text: bytes, columns: Sequence[str], cell_type: pyarrow.DataType
+    ) -> pyarrow.Table:
+        """Some columns of lines of text, all of one type."""
+        pa = import_pyarrow(self.path, self.label)
         from pyarrow import csv as arrow_csv
 
-        wanted = self.columns or self.known
-        table = arrow_csv.read_csv(
+        return arrow_csv.read_csv(
             pa.BufferReader(text),
             # Without threads: pyarrow's sometimes abort a process that ends soon after.
             read_options=arrow_csv.ReadOptions(
@@ -147,30 +201,19 @@ class TextTable(Table):
                 delimiter=self._dialect.separator, newlines_in_values=True
             ),
             convert_options=arrow_csv.ConvertOptions(
-                include_columns=wanted,
-                column_types={name: pa.float64() for name in wanted},
+                include_columns=list(columns),
+                column_types=dict.fromkeys(columns, cell_type),
                 null_values=gap_forms(self.options.gaps),
                 decimal_point=self._dialect.decimal,
             ),
         )
-        return columns_as_rows(table)
 
     def _cell_by_cell(self, block: bytes, place: Place, error: Exception) -> np.ndarray:
         """What pyarrow does not read: money, thousands, blanks around gaps; or an error's place."""
         known = self.known
         rows: list[list[float]] = []
         wanted = [known.index(name) for name in self.columns or known]
-        for i, line in logical_lines(block, self._dialect.separator):
-            text = self._dialect.cleaned(line).decode("utf-8", errors="replace").rstrip("\r\n")
-            if not text.strip():
-                continue
-            where = f"{self.label}, row {place.rows + len(rows)} (line {place.lines + i + 1})"
-            try:
-                cells = split_cells(text, self._dialect.separator)
-            except csv.Error as failure:
-                raise TableError(f"{where}: {failure}") from failure
-            if len(cells) != len(known):
-                raise TableError(f"{where}: {len(cells)} cells where {len(known)} belong")
+        for where, cells in self._lines_of_cells(block, place):
             values = [as_number(cells[at], self._dialect.decimal) for at in wanted]
             for at, value in zip(wanted, values, strict=True):
                 if np.isnan(value) and not is_gap(cells[at], self.options.gaps):
@@ -180,6 +223,23 @@ class TextTable(Table):
                     ) from error
             rows.append(values)
         return np.array(rows, dtype=np.float64).reshape(len(rows), len(wanted))
+
+    def _lines_of_cells(self, block: bytes, place: Place) -> Iterator[tuple[str, list[str]]]:
+        """The cells of each row of a block, and where the row is."""
+        rows, width = 0, len(self.known)
+        for i, line in logical_lines(block, self._dialect.separator):
+            text = self._dialect.cleaned(line).decode("utf-8", errors="replace").rstrip("\r\n")
+            if not text.strip():
+                continue
+            where = f"{self.label}, row {place.rows + rows} (line {place.lines + i + 1})"
+            try:
+                cells = split_cells(text, self._dialect.separator)
+            except csv.Error as failure:
+                raise TableError(f"{where}: {failure}") from failure
+            if len(cells) != width:
+                raise TableError(f"{where}: {len(cells)} cells where {width} belong")
+            yield where, cells
+            rows += 1
 
 
 def _refuse_what_is_no_text(head: bytes, label: str) -> None:

@@ -7,9 +7,7 @@ of rows, their places, is what one Gaussian makes of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
-from typing import TypeVar
 
 import numpy as np
 
@@ -20,11 +18,9 @@ from momentmix.likelihood.rows import RowLikelihood, summed
 from momentmix.observed import Evaluated, Gaussians, ObservedRows
 from momentmix.observed.single import one_gaussian
 from momentmix.support.array import to_numpy
-from momentmix.support.parallel import parallel_map, worker_count
 
 #: EM steps that make one component of rows about as likely as it can be.
 SINGLE_STEPS = 20
-T = TypeVar("T")
 
 
 class ObservedLikelihood(RowLikelihood):
@@ -84,7 +80,7 @@ class ObservedLikelihood(RowLikelihood):
         def block(rows: np.ndarray, here: Evaluated) -> None:
             result[rows] = here.log_densities.T + logs + self.shifts[rows, None]
 
-        self._over_parts(self._gaussians(parameters), block)
+        self.observed.each(self._gaussians(parameters), block)
         return result
 
     def sums(self, parameters: Parameters, groups: int = 1) -> Sums:
@@ -99,7 +95,7 @@ class ObservedLikelihood(RowLikelihood):
             log_density += self.shifts[rows]
             return Sums(log_density @ weights, R.sum(axis=1), *here.expected(R))
 
-        sums = summed(self._over_parts(self._gaussians(parameters), block))
+        sums = summed(self.observed.each(self._gaussians(parameters), block))
         return self._of_rows(sums, parameters.means)
 
     def from_responsibilities(self, R: np.ndarray) -> Parameters:
@@ -111,7 +107,7 @@ class ObservedLikelihood(RowLikelihood):
             weighted = (R[rows] * self.weights[rows, None]).T
             return Sums(np.zeros(1), weighted.sum(axis=1), *here.expected(weighted))
 
-        sums = summed(self._over_parts(gaussians, block))
+        sums = summed(self.observed.each(gaussians, block))
         return self.maximise(self._of_rows(sums, self._to_fit(gaussians.means)))
 
     def single(self) -> Parameters:
@@ -140,23 +136,6 @@ class ObservedLikelihood(RowLikelihood):
         matrices = np.broadcast_to(to_numpy(covariance.matrices()), (len(means), n, n))
         A = self.to_features
         return Gaussians(means, matrices) if A is None else Gaussians(means @ A, A.T @ matrices @ A)
-
-    def _over_parts(
-        self, gaussians: Gaussians, function: Callable[[np.ndarray, Evaluated], T]
-    ) -> list[T]:
-        """function(places of rows, the rows under the Gaussians) for all blocks of all parts."""
-        jobs = []
-        for part in self.observed.parts(gaussians.covariances.ndim == 2):
-            at = part.at(gaussians)
-            jobs += [(at, part.rows[block], block) for block in part.blocks(len(gaussians.means))]
-
-        def job(work: tuple[Callable[[slice], Evaluated], np.ndarray, slice]) -> T:
-            at, rows, block = work
-            return function(rows, at(block))
-
-        if len(jobs) == 1:
-            return [job(jobs[0])]
-        return parallel_map(job, jobs, worker_count(np))
 
     def _of_rows(self, sums: Sums, means: np.ndarray) -> Sums:
         """Sums over rows in the coordinates of the fit, from those of deviations from means there.

@@ -8,5 +8,6 @@ for features that are independent (separate.py). rows.py sorts rows by which of 
 
 from momentmix.observed.part import Evaluated, Gaussians, Part
 from momentmix.observed.rows import ObservedRows, noise_of_rows
+from momentmix.observed.standard_errors import noise_of_errors
 
-__all__ = ["Evaluated", "Gaussians", "ObservedRows", "Part", "noise_of_rows"]
+__all__ = ["Evaluated", "Gaussians", "ObservedRows", "Part", "noise_of_errors", "noise_of_rows"]

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 
 from momentmix.covariance import Covariance, Diagonal, Full, noise_covariance
 from momentmix.observed.errors import ErrorPart
 from momentmix.observed.gaps import GapPart
-from momentmix.observed.part import Part
+from momentmix.observed.part import Evaluated, Gaussians, Part
 from momentmix.observed.separate import SeparatePart
 from momentmix.support.array import to_numpy
+from momentmix.support.parallel import parallel_map, worker_count
 
 #: Rows that must share a noise on average, for it to be worth a part of its own.
 SHARING = 32
 #: Rows below which it costs less to treat them as if they had one gap more.
 FEW_ROWS = 300
+T = TypeVar("T")
 
 
 def noise_of_rows(noise: object, X: np.ndarray) -> Covariance | None:
@@ -88,23 +92,47 @@ class ObservedRows:
             return to_numpy(self.noise.variances())
         return np.diagonal(to_numpy(self.noise.matrices()), axis1=1, axis2=2)
 
-    def parts(self, independent: bool) -> list[Part]:
-        """The rows in parts, for Gaussians whose features are independent, or for any."""
-        separate = independent and (self.noise is None or self.noise.diagonal)
-        return self._separate if separate else self._joint
-
     def is_separate(self, independent: bool) -> bool:
         """Whether Gaussians with independent features keep them so: then variances will do."""
         return independent and (self.noise is None or self.noise.diagonal)
 
+    def each(self, gaussians: Gaussians, function: Callable[[np.ndarray, Evaluated], T]) -> list[T]:
+        """function(places, the rows there under the Gaussians), for all rows in blocks.
+
+        The blocks are worked at on a thread per core. Gaussians with variances alone are for rows
+        that are separate.
+        """
+        work = []
+        for part in self._separate if gaussians.covariances.ndim == 2 else self._joint:
+            at = part.at(gaussians)
+            work += [(at, part.rows[block], block) for block in part.blocks(len(gaussians.means))]
+
+        def job(one: tuple[Callable[[slice], Evaluated], np.ndarray, slice]) -> T:
+            at, places, block = one
+            return function(places, at(block))
+
+        return [job(work[0])] if len(work) == 1 else parallel_map(job, work, worker_count(np))
+
+    def expected(self, one: Gaussians) -> np.ndarray:
+        """What a single Gaussian expects behind each row; (p, n)."""
+        result = np.empty(self.X.shape)
+
+        def block(places: np.ndarray, here: Evaluated) -> None:
+            result[places] = here.means()[0]
+
+        self.each(one, block)
+        return result
+
     @cached_property
     def _separate(self) -> list[Part]:
+        """The rows as one part, for features that are independent."""
         every = np.arange(len(self))
         noise = None if self.noise is None else to_numpy(self.noise.variances())
         return [SeparatePart(every, self.X, noise)]
 
     @cached_property
     def _joint(self) -> list[Part]:
+        """The rows in parts that are alike, for any Gaussians."""
         every = np.arange(len(self))
         if self.noise is None:
             return _by_gaps(every, self.X, None)

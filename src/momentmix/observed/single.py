@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from momentmix.observed.part import Gaussians
+from momentmix.observed.part import Evaluated, Gaussians
 from momentmix.observed.rows import ObservedRows
 
 #: Features up to which a covariance matrix is fitted; beyond that, variances where they will do.
@@ -31,21 +31,21 @@ def one_gaussian(rows: ObservedRows, weights: np.ndarray, independent: bool) -> 
     covariance = variances if separate else np.diag(variances)
     floor = least if separate else np.diag(least)
     found, before = Gaussians(mean[None], covariance[None]), -np.inf
+
+    def block(places: np.ndarray, here: Evaluated) -> tuple[float, np.ndarray, np.ndarray]:
+        own = weights[places][None]
+        first, second = here.expected(own)
+        return float(np.sum(own * here.log_densities)), first[0], second[0]
+
     for _ in range(STEPS):
-        value, firsts, seconds = 0.0, np.zeros_like(mean), np.zeros_like(covariance)
-        for part in rows.parts(separate):
-            at = part.at(found)
-            for block in part.blocks(1):
-                own, here = weights[part.rows[block]][None], at(block)
-                first, second = here.expected(own)
-                firsts, seconds = firsts + first[0], seconds + second[0]
-                value += float(np.sum(own * here.log_densities))
+        values, firsts, seconds = zip(*rows.each(found, block), strict=True)
+        value = sum(values)
         gain, before = value - before, value
         if gain < TOL * weights.sum():
             break
-        away = firsts / weights.sum()
+        away = np.sum(firsts, axis=0) / weights.sum()
         outer = away**2 if separate else np.outer(away, away)
-        spread = seconds / weights.sum() - outer
+        spread = np.sum(seconds, axis=0) / weights.sum() - outer
         spread = spread + floor if separate else (spread + spread.T) / 2 + floor
         found = Gaussians(found.means + away, spread[None])
     return found

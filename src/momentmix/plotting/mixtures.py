@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from momentmix.distributions.mixture import Mixture
+from momentmix.observed import noise_of_errors
 from momentmix.plotting.axes import (
     axes_or_new,
     axis_label,
@@ -39,16 +40,19 @@ def plot_density(
     *,
     features: Sequence[int] = (0, 1),
     levels: int = 8,
+    errors: np.ndarray | None = None,
     ax: Axes | None = None,
 ) -> Axes:
     """Contours of the density of two features over the samples (figure 1 of the paper).
 
-    Each contour encloses a share of the probability; they are evenly spaced from 0.05 to 0.95.
+    Each contour encloses a share of the probability; they are evenly spaced from 0.05 to 0.95. NaN
+    in X is a gap. ``errors`` (p, n) are the standard errors of the values in X, where there are
+    any.
     """
     mixture, ax = mixture_of(model), axes_or_new(ax)
     flat = mixture.marginal(list(features))
-    _draw_samples(ax, mixture, X, features)
-    xx, yy = _grid(flat, None if X is None else np.asarray(X)[:, list(features)])
+    _draw_samples(ax, mixture, X, features, errors)
+    xx, yy = _grid(flat, None if X is None else np.asarray(X, dtype=float)[:, list(features)])
     points = np.column_stack([xx.ravel(), yy.ravel()])
     density = np.exp(to_numpy(flat.log_prob(points))).reshape(xx.shape)
     heights = mass_levels(density, np.linspace(0.95, 0.05, levels))
@@ -63,14 +67,18 @@ def plot_ellipses(
     *,
     features: Sequence[int] = (0, 1),
     mass: Sequence[float] = (0.5, 0.9),
+    errors: np.ndarray | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """For each component the ellipses that hold the shares ``mass`` of its probability."""
+    """For each component the ellipses that hold the shares ``mass`` of its probability.
+
+    Gaps and ``errors`` in X are as in :func:`plot_density`.
+    """
     mixture, ax = mixture_of(model), axes_or_new(ax)
     from matplotlib.patches import Ellipse
 
     flat = mixture.marginal(list(features))
-    _draw_samples(ax, mixture, X, features)
+    _draw_samples(ax, mixture, X, features, errors)
     width = 1.6 if mixture.n_components <= 8 else 1.1
     normals = zip(to_numpy(flat.means), covariance_matrices(flat), strict=True)
     for j, (mean, matrix) in enumerate(normals):
@@ -109,11 +117,12 @@ def plot_marginal(
     """
     mixture, ax = mixture_of(model), axes_or_new(ax)
     line = mixture.marginal([feature])
-    column = None if X is None else np.asarray(X)[:, [feature]]
+    column = None if X is None else np.asarray(X, dtype=float)[:, [feature]]
     low, high = _shown_range(line, column)
     x = np.linspace(low[0], high[0], 400)
     if column is not None:
-        ax.hist(column[:, 0], bins="auto", range=(low[0], high[0]), density=True, color="#9999994d")
+        values = column[~np.isnan(column)]
+        ax.hist(values, bins="auto", range=(low[0], high[0]), density=True, color="#9999994d")
     parts = np.exp(to_numpy(line.log_joint(x[:, None])))
     ax.plot(x, parts.sum(axis=1), color=text_colour(), linewidth=1.8)
     for j, part in enumerate(parts.T):
@@ -131,11 +140,13 @@ def plot_pairs(
     *,
     features: Sequence[int] | None = None,
     most: int = 4,
+    errors: np.ndarray | None = None,
     figure: Figure | None = None,
 ) -> np.ndarray:
     """Every feature alone on the diagonal, every pair with ellipses below it; an array of Axes.
 
-    By default the ``most`` features in which the components lie furthest apart.
+    By default the ``most`` features in which the components lie furthest apart. Gaps and ``errors``
+    in X are as in :func:`plot_density`.
     """
     mixture = mixture_of(model)
     chosen = list(telling_features(mixture, most) if features is None else features)
@@ -151,7 +162,7 @@ def plot_pairs(
         if i == j:
             plot_marginal(mixture, X, feature=chosen[i], numbers=False, ax=ax)
         elif i > j:
-            plot_ellipses(mixture, X, features=(chosen[j], chosen[i]), ax=ax)
+            plot_ellipses(mixture, X, features=(chosen[j], chosen[i]), errors=errors, ax=ax)
         else:
             ax.set_visible(False)
             continue
@@ -166,14 +177,22 @@ def _short(label: str) -> str:
     return label if len(label) <= 22 else label[:21] + "…"
 
 
-def _draw_samples(ax: Axes, mixture: Mixture, X: ArrayLike | None, features: Sequence[int]) -> None:
+def _draw_samples(
+    ax: Axes,
+    mixture: Mixture,
+    X: ArrayLike | None,
+    features: Sequence[int],
+    errors: np.ndarray | None,
+) -> None:
     """Samples in the colour of their most probable component; a fixed choice of them if many."""
     if X is None:
         return
     X = np.asarray(X, dtype=float)
     if len(X) > MOST_DOTS:
-        X = X[np.random.default_rng(0).choice(len(X), MOST_DOTS, replace=False)]
-    labels = np.argmax(to_numpy(mixture.log_joint(X)), axis=1)
+        some = np.random.default_rng(0).choice(len(X), MOST_DOTS, replace=False)
+        X, errors = X[some], None if errors is None else errors[some]
+    noise = None if errors is None else noise_of_errors(errors)
+    labels = np.argmax(to_numpy(mixture.log_joint(X, noise)), axis=1)
     x, y = X[:, features[0]], X[:, features[1]]
     colours = [component_colour(j) for j in labels]
     ax.scatter(x, y, c=colours, s=8, alpha=0.45, linewidths=0, rasterized=True)
@@ -184,8 +203,8 @@ def _shown_range(mixture: Mixture, X: np.ndarray | None) -> tuple[np.ndarray, np
     means = to_numpy(mixture.means)
     spread = 3 * np.sqrt(feature_variances(mixture))
     low, high = (means - spread).min(axis=0), (means + spread).max(axis=0)
-    if X is not None:
-        low, high = X.min(axis=0), X.max(axis=0)
+    if X is not None and not np.isnan(X).all(axis=0).any():
+        low, high = np.nanmin(X, axis=0), np.nanmax(X, axis=0)
     margin = 0.05 * np.where(high > low, high - low, 1.0)
     return low - margin, high + margin
 

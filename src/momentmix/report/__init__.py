@@ -64,7 +64,7 @@ def page(report: FitSummary, model: str | PathLike[str] | None = None) -> str:
         choices_section(report, drawn.get("choices", "")),
         rivals_section(report),
         columns_section(report),
-        use_section(model),
+        use_section(model, report.has_gaps),
         again_section(report),
     ]
     sections = [section for section in found if section is not None]

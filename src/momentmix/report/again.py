@@ -15,12 +15,14 @@ from momentmix.report.parts import Section
 from momentmix.summary import FitSummary, Origin
 
 
-def use_section(model: str | PathLike[str] | None) -> Section | None:
-    """How to use the model file, where there is one."""
+def use_section(model: str | PathLike[str] | None, gaps: bool = False) -> Section | None:
+    """How to use the model file, where there is one; with ``gaps``, how to fill them."""
     if model is None:
         return None
     name = Path(model).name
     shell = f"momentmix predict {name} new-rows.csv"
+    if gaps:
+        shell += f"\nmomentmix impute {name} new-rows.csv -o filled.csv"
     python = f'from momentmix import Mixture\n\nmixture = Mixture.load("{name}")'
     return Section("use", "Using the model", _code(f"{shell}\n\n# or in Python\n{python}"))
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from html import escape
 
+import numpy as np
+
 from momentmix.report.parts import Cell, Column, Section, name_html, number_cell, plain_cell, table
-from momentmix.summary import ColumnSummary, FitSummary, Origin, counted, listed
+from momentmix.summary import ColumnSummary, FitSummary, Origin, counted, listed, percent
 
 #: Columns that a sentence names for each reason.
 _MOST_NAMED = 20
@@ -13,13 +15,17 @@ _MOST_NAMED = 20
 
 def columns_section(report: FitSummary) -> Section | None:
     """For fits with rows, or with something to tell about where they come from."""
-    columns, origin = report.columns, report.origin
-    words = [] if origin is None else [_rows_words(origin, report.rows), _left_out(origin)]
-    told = " ".join(word for word in words if word)
+    columns, origin = report.columns, report.origin or Origin()
+    words = [
+        f"{_rows_words(origin, report.rows)} {_left_out(origin)}".strip(),
+        _gaps_words(columns, report),
+        _errors_words(origin, report),
+        _cost_words(columns),
+    ]
+    told = "".join(f"<p>{escape(word)}</p>" for word in words if word)
     if not columns and not told:
         return None
-    shown = _table(columns) if columns else ""
-    return Section("columns", "The columns", (f"<p>{escape(told)}</p>" if told else "") + shown)
+    return Section("columns", "The columns", told + (_table(columns) if columns else ""))
 
 
 def _rows_words(origin: Origin, used: int | None) -> str:
@@ -27,12 +33,67 @@ def _rows_words(origin: Origin, used: int | None) -> str:
     if origin.rows_read is None:
         return ""
     if origin.rows_dropped == 0:
-        empty = sum(origin.gaps.values())
-        gaps = f" {counted(empty, 'cell')} of them {'is' if empty == 1 else 'are'} empty."
-        return f"All {counted(origin.rows_read, 'row')} were used.{gaps if empty else ''}"
-    have = "has gaps and was" if origin.rows_dropped == 1 else "have gaps and were"
+        return f"All {counted(origin.rows_read, 'row')} were used."
+    one = origin.rows_dropped == 1
+    what = "no value" if origin.rows_dropped == origin.rows_empty else "gaps"
+    have = f"has {what} and was" if one else f"have {what} and were"
     left = "" if used is None else f", so that {counted(used, 'row')} were used"
     return f"Of {counted(origin.rows_read, 'row')}, {origin.rows_dropped:,} {have} left out{left}."
+
+
+def _gaps_words(columns: list[ColumnSummary], report: FitSummary) -> str:
+    """How many cells of the rows that were used have no value."""
+    X = report.X
+    if X is None or not report.has_gaps:
+        return ""
+    empty = np.isnan(X)
+    cells, partly = int(empty.sum()), int((empty.any(axis=1) & ~empty.all(axis=1)).sum())
+    most = max(columns, key=lambda column: column.gap_share)
+    return (
+        f"{counted(cells, 'cell')} of {X.size:,} ({percent(cells / X.size)}) "
+        f"{'is a gap' if cells == 1 else 'are gaps'}, in {counted(partly, 'row')}; column "
+        f"“{most.name}” has the most, {percent(most.gap_share)}. Of a row with gaps, the values "
+        "that are there were used. This is right if whether a value is missing depends only on "
+        "values that are not."
+    )
+
+
+def _errors_words(origin: Origin, report: FitSummary) -> str:
+    """Where standard errors come from, and what the fit made of them."""
+    if report.errors is None:
+        return ""
+    pairs = [f"“{value}” (in “{error}”)" for value, error in origin.errors.items()]
+    of = f" of {listed(pairs, _MOST_NAMED)}" if pairs else ""
+    return (
+        f"The standard errors{of} were taken into account: the mixture describes the values as "
+        "they would be without errors."
+    )
+
+
+def _cost_words(columns: list[ColumnSummary]) -> str:
+    """What the last columns of the table mean."""
+    told = [column for column in columns if np.isfinite(column.known)]
+    least = min(told, key=lambda column: column.known, default=None)
+    if least is None or least.known >= 1:
+        return ""
+    errors = any(column.error_share for column in columns)
+    gaps = any(np.isfinite(column.gaps_known) for column in columns)
+    words = "The table says what this costs, in shares of the variance of each column."
+    if gaps:
+        words += (
+            " “Gaps known” is how much of it the other values of a row tell, on average, where "
+            "there is a gap."
+        )
+    if errors:
+        words += (
+            " “Errors” is how much of the variance of the values their errors explain; more than "
+            "100 % is more than there is."
+        )
+    return words + (
+        " “Known” is what a row tells of the column, on average over all rows: all of it where "
+        f"there is {'an exact' if errors else 'a'} value. It is least for “{least.name}”, "
+        f"{percent(least.known)}."
+    )
 
 
 def _left_out(origin: Origin) -> str:
@@ -61,5 +122,20 @@ def _table(columns: list[ColumnSummary]) -> str:
         ("maximum", lambda column: plain_cell(column.maximum)),
     ]
     if any(column.gaps for column in columns):
-        heads.append(("gaps", lambda column: Cell(column.gaps, f"{column.gaps or '—'}")))
+        heads.append(("gaps", _gaps_cell))
+    if any(np.isfinite(column.gaps_known) for column in columns):
+        heads.append(("gaps known", lambda column: _share_cell(column.gaps_known)))
+    if any(column.error_share for column in columns):
+        heads.append(("errors", lambda column: _share_cell(column.error_share or np.nan)))
+    if any(column.known < 1 for column in columns):
+        heads.append(("known", lambda column: _share_cell(column.known)))
     return table("Columns", heads, columns)
+
+
+def _gaps_cell(column: ColumnSummary) -> Cell:
+    share = f" <small>{percent(column.gap_share)}</small>"
+    return Cell(column.gaps, f"{column.gaps:,}{share}" if column.gaps else "—")
+
+
+def _share_cell(share: float) -> Cell:
+    return Cell(float(np.nan_to_num(share)), percent(share) if np.isfinite(share) else "—")

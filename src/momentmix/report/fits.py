@@ -33,6 +33,13 @@ def moments_section(report: FitSummary, picture: str) -> Section | None:
         if known
         else ""
     )
+    if report.has_gaps:
+        words += (
+            " For this, gaps are filled once at random, given the other values of the row, as the "
+            "mixture has it; the more gaps there are, the less this says."
+        )
+    if report.errors is not None:
+        words += " The errors of the values are taken out of the moments of the data."
     return Section(
         "moments",
         "How well the moments are matched",

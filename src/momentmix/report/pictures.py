@@ -56,6 +56,10 @@ def _mixture(report: FitSummary) -> str:
     dots = "" if X is None else "; dots are rows in the colour of their likeliest component"
     if X is not None and len(X) > plotting.MOST_DOTS:
         dots += f", {plotting.MOST_DOTS:,} of them"
+    if X is not None and report.has_gaps:
+        dots += ". A row with a gap in one of two columns is not among their dots"
+    if X is not None and report.errors is not None:
+        dots += ". The rows scatter more widely than the components, because they have errors"
     if mixture.n_features == 1:
         figure = _figure(6, 3.2)
         plotting.plot_marginal(mixture, X, ax=figure.subplots())
@@ -63,11 +67,11 @@ def _mixture(report: FitSummary) -> str:
         words += "" if X is None else ", over a histogram of the rows"
     elif mixture.n_features == 2:
         figure = _figure(6, 4.5)
-        plotting.plot_density(mixture, X, ax=figure.subplots())
+        plotting.plot_density(mixture, X, errors=report.errors, ax=figure.subplots())
         words = f"Contours of the density, and numbers at the means{dots}"
     else:
         figure = _figure(1, 1)
-        axes = plotting.plot_pairs(mixture, X, figure=figure)
+        axes = plotting.plot_pairs(mixture, X, errors=report.errors, figure=figure)
         words = (
             f"Ellipses hold half and nine tenths of each component; numbers are at the means{dots}"
         )

@@ -9,6 +9,7 @@ import numpy as np
 
 from momentmix.distributions.mixture import Mixture
 from momentmix.estimators.predictions import posterior
+from momentmix.observed import noise_of_errors
 
 #: A row is sure of its component from this probability on, and doubtful below the other.
 SURE, DOUBTFUL = 0.9, 0.8
@@ -58,14 +59,23 @@ class Certainty:
         return sorted(found, key=lambda pair: -pair.rows)
 
 
-def certainty_of(mixture: Mixture, X: np.ndarray) -> Certainty:
-    """The certainty of rows X (p, n), read in blocks: O(m²) numbers beside one block."""
+def certainty_of(mixture: Mixture, X: np.ndarray, errors: np.ndarray | None = None) -> Certainty:
+    """The certainty of rows X (p, n), read in blocks: O(m²) numbers beside one block.
+
+    NaN is a gap, and rows without any value do not count. ``errors`` (p, n) are the standard errors
+    of the values.
+    """
+    told = ~np.isnan(X).all(axis=1)
+    if not told.all():
+        X, errors = X[told], None if errors is None else errors[told]
     m = mixture.n_components
     taken, doubtful, sure = np.zeros(m, dtype=int), np.zeros(m, dtype=int), 0
     shared = np.zeros((m, m))
     step = max(1, _BLOCK_NUMBERS // (m + mixture.n_features))
     for start in range(0, len(X), step):
-        probabilities = posterior(mixture, X[start : start + step])
+        part = slice(start, start + step)
+        noise = None if errors is None else noise_of_errors(errors[part])
+        probabilities = posterior(mixture, X[part], noise)
         labels = np.argmax(probabilities, axis=1)
         largest = np.max(probabilities, axis=1)
         taken += np.bincount(labels, minlength=m)

@@ -9,7 +9,10 @@ import numpy as np
 
 
 class ColumnSummary(NamedTuple):
-    """One column of the rows that a fit saw."""
+    """One column of the rows that a fit saw.
+
+    The last three are what gaps and errors cost, as shares of the variance of the column.
+    """
 
     name: str
     mean: float
@@ -18,22 +21,37 @@ class ColumnSummary(NamedTuple):
     median: float
     maximum: float
     gaps: int  # empty cells
+    rows: int  # of which so many are empty
+    gaps_known: float = np.nan  # what the other columns tell of a gap; NaN where there is none
+    error_share: float = 0.0  # of the variance of the values, what their errors explain
+    known: float = 1.0  # what a row tells of this column, on average over the rows
+
+    @property
+    def gap_share(self) -> float:
+        return self.gaps / self.rows if self.rows else 0.0
 
 
 def column_summaries(
-    X: np.ndarray, names: Sequence[str], gaps: Mapping[str, int] | None = None
+    X: np.ndarray,
+    names: Sequence[str],
+    gaps: Mapping[str, int] | None = None,
+    rows: int | None = None,
 ) -> list[ColumnSummary]:
-    """Of rows X (p, n), column by column; gaps are those that are told, or else the NaN in X."""
+    """Of rows X (p, n), column by column; gaps are those that are told, or else the NaN in X.
+
+    ``rows`` is the number of rows that the gaps which are told were among.
+    """
     told = {} if gaps is None else gaps
-    return [_summary(name, X[:, i], told.get(name)) for i, name in enumerate(names)]
+    return [_summary(name, X[:, i], told.get(name), rows) for i, name in enumerate(names)]
 
 
-def _summary(name: str, column: np.ndarray, gaps: int | None) -> ColumnSummary:
-    known = column[~np.isnan(column)]
-    missing = len(column) - len(known) if gaps is None else gaps
-    if len(known) == 0:
-        return ColumnSummary(name, np.nan, np.nan, np.nan, np.nan, np.nan, missing)
-    low, middle, high = float(np.min(known)), float(np.median(known)), float(np.max(known))
-    return ColumnSummary(
-        name, float(np.mean(known)), float(np.std(known)), low, middle, high, missing
-    )
+def _summary(name: str, column: np.ndarray, gaps: int | None, rows: int | None) -> ColumnSummary:
+    values = column[~np.isnan(column)]
+    total, missing = len(column), len(column) - len(values)
+    if gaps is not None:
+        total, missing = total if rows is None else rows, gaps
+    if len(values) == 0:
+        return ColumnSummary(name, np.nan, np.nan, np.nan, np.nan, np.nan, missing, total)
+    low, middle, high = float(np.min(values)), float(np.median(values)), float(np.max(values))
+    mean, deviation = float(np.mean(values)), float(np.std(values))
+    return ColumnSummary(name, mean, deviation, low, middle, high, missing, total)

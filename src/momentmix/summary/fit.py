@@ -15,13 +15,15 @@ from momentmix.distributions.mixture import Mixture
 from momentmix.distributions.moment_tensors import MomentTensors
 from momentmix.distributions.samples import Samples
 from momentmix.matching.identifiability import parameter_count
+from momentmix.observed import noise_of_errors
 from momentmix.selection import Choice, why_no_more
 from momentmix.summary.certainty import Certainty, certainty_of
 from momentmix.summary.columns import ColumnSummary, column_summaries
 from momentmix.summary.component import names_of
+from momentmix.summary.costs import with_costs
 from momentmix.summary.moments import Distribution, Match, moment_match
 from momentmix.summary.origin import Origin
-from momentmix.summary.remark import collapse_remark, remarks
+from momentmix.summary.remark import collapse_remark, errors_remark, remarks
 from momentmix.support.array import to_numpy
 
 if TYPE_CHECKING:
@@ -48,7 +50,7 @@ class FitSummary:
     source : str
         What the data are called.
     X : (p, n), optional
-        The rows; or
+        The rows, in which NaN is a gap; or
     moments : MomentTensors, optional
         all that is left of them.
     seconds : float, optional
@@ -63,6 +65,8 @@ class FitSummary:
         Components that rest on next to nothing, by the fit's own word. There is no BIC then.
     origin : Origin, optional
         How to make it again, and what was left out.
+    errors : (p, n), optional
+        Standard errors of the values in the rows, which the mixture leaves out.
     """
 
     mixture: Mixture
@@ -75,6 +79,7 @@ class FitSummary:
     notes: list[str] = field(default_factory=list)
     collapsed: Sequence[int] = ()
     origin: Origin | None = None
+    errors: np.ndarray | None = None
 
     @classmethod
     def from_estimator(
@@ -85,7 +90,10 @@ class FitSummary:
         return cls(estimator.mixture_, source, X=np.asarray(X, dtype=float), collapsed=collapsed)
 
     def add_scikit_learn(self, random_state: int | np.random.RandomState | None = None) -> None:
-        """What EM finds from ten starts, with its own default settings, as a rival."""
+        """What EM finds from ten starts, with its own default settings, as a rival.
+
+        It takes neither gaps nor errors.
+        """
         from sklearn.mixture import GaussianMixture
 
         begin = time.perf_counter()
@@ -101,21 +109,45 @@ class FitSummary:
         total = float(np.sum(em.score_samples(self.X)))
         self.rivals.append(Rival("scikit-learn's EM, n_init=10", total, seconds))
 
-    @property
+    @cached_property
     def rows(self) -> int | None:
+        """The number of rows, not counting those without any value."""
         if self.X is not None:
-            return len(self.X)
+            return int(np.sum(~np.isnan(self.X).all(axis=1)))
         return None if self.moments is None else self.moments.count
 
+    @cached_property
+    def has_gaps(self) -> bool:
+        return self.X is not None and bool(np.isnan(self.X).any())
+
     @property
+    def noise(self) -> np.ndarray | None:
+        """The errors as densities take them."""
+        return None if self.errors is None else noise_of_errors(self.errors)
+
+    @cached_property
     def data(self) -> Distribution | None:
-        """What the moments of the mixture are compared with, if there is anything."""
-        return self.moments if self.X is None else Samples(self.X)
+        """What the moments of the mixture are compared with, if there is anything.
+
+        Gaps are filled at random, given the values that are there: then the rows have the moments
+        of the mixture if the mixture is right. The errors of values are taken out of the moments.
+        """
+        if self.X is None:
+            return self.moments
+        X, errors = self.X, self.errors
+        if self.has_gaps:
+            filled = self.mixture.impute(X, 1, noise_covariance=self.noise, random_state=0)
+            X = to_numpy(filled)[0]
+        if errors is None:
+            return Samples(X)
+        return Samples(X, noise_covariance=noise_of_errors(np.where(np.isnan(self.X), 0, errors)))
 
     @cached_property
     def log_likelihood(self) -> float | None:
         """Of all rows together."""
-        return None if self.X is None else float(np.sum(to_numpy(self.mixture.log_prob(self.X))))
+        if self.X is None:
+            return None
+        return float(np.sum(to_numpy(self.mixture.log_prob(self.X, self.noise))))
 
     def aic(self, log_likelihood: float) -> float:
         """Of a model of this size with some likelihood."""
@@ -138,15 +170,16 @@ class FitSummary:
     @cached_property
     def certainty(self) -> Certainty | None:
         """How surely rows belong to their components, where there are rows."""
-        return None if self.X is None else certainty_of(self.mixture, self.X)
+        return None if self.X is None else certainty_of(self.mixture, self.X, self.errors)
 
     @cached_property
     def columns(self) -> list[ColumnSummary]:
         """What the rows hold, column by column; nothing where there are no rows."""
         if self.X is None:
             return []
-        gaps = None if self.origin is None else self.origin.gaps
-        return column_summaries(self.X, names_of(self.mixture), gaps)
+        origin = self.origin or Origin()
+        found = column_summaries(self.X, names_of(self.mixture), origin.gaps, origin.rows_read)
+        return with_costs(found, self.mixture, self.X, self.errors)
 
     @cached_property
     def remarks(self) -> list[str]:
@@ -155,4 +188,6 @@ class FitSummary:
             found.append(collapse_remark(self.collapsed))
         if self.choices and (limit := why_no_more(self.choices, self.rows or 0)):
             found.append(limit)
+        if self.errors is not None and (large := errors_remark(self.columns)):
+            found.append(large)
         return found + remarks(self.mixture, self.rows, self.matches, self.collapsed)

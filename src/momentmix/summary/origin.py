@@ -20,10 +20,15 @@ class Origin:
     rows_read : int, optional
         Rows of the table before those with gaps were dropped.
     rows_dropped : int
+        Rows that were left out because of gaps.
+    rows_empty : int
+        Of these, rows without any value.
     gaps : mapping of str to int
-        Empty cells among the rows read, for each column used.
+        Empty cells among the rows read, for each column used, where rows with gaps were dropped.
     left_out : sequence of (str, str)
         Columns that were not used, each with a reason such as "words" or "constant".
+    errors : mapping of str to str
+        Columns that were used and have standard errors, and the columns that hold these.
 
     Examples
     --------
@@ -38,5 +43,7 @@ class Origin:
     settings: Mapping[str, str] = field(default_factory=dict)
     rows_read: int | None = None
     rows_dropped: int = 0
+    rows_empty: int = 0
     gaps: Mapping[str, int] = field(default_factory=dict)
     left_out: Sequence[tuple[str, str]] = ()
+    errors: Mapping[str, str] = field(default_factory=dict)

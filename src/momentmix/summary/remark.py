@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from momentmix.distributions.mixture import Mixture
+from momentmix.summary.columns import ColumnSummary
 from momentmix.summary.component import (
     covariance_matrices,
     feature_variances,
@@ -63,6 +64,19 @@ def collapse_remark(collapsed: Sequence[int]) -> str:
         f"or rows so much alike, that what {'they look' if many else 'it looks'} like may be "
         "chance. The BIC then means little and is not given. Fewer components or a simpler "
         "covariance type avoid this."
+    )
+
+
+def errors_remark(columns: Sequence[ColumnSummary]) -> str:
+    """Of standard errors that are larger than the spread of the values themselves."""
+    large = [column.name for column in columns if column.error_share > 1]
+    if not large:
+        return ""
+    of = f"column{'s' * (len(large) > 1)} {listed(large)}"
+    return (
+        f"The standard errors of {of} are larger than {'its' if len(large) == 1 else 'their'} "
+        "values differ, so that nothing is left for the mixture there. Are they in the same units "
+        "as the values, and no variances?"
     )
 
 

@@ -1,0 +1,57 @@
+"""Tables with all their columns, numbers or not, to be written again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from momentmix.files.table import Table, TableError
+
+
+class WholeTable(NamedTuple):
+    """The columns of some tables, one after the other, those apart that were read as numbers."""
+
+    names: list[str]  # of all columns, in the order of the first table
+    used: list[str]  # those that were read as numbers, in their order
+    others: dict[str, np.ndarray]  # of numbers, or of objects that may be anything
+
+
+def whole_table(tables: Sequence[Table], used: Sequence[str], rows: int) -> WholeTable:
+    """The columns that all tables have, besides those that are used, of which there are ``rows``.
+
+    A column that is not in all of them is left out.
+    """
+    common = [set(table.known) for table in tables]
+    names = [name for name in tables[0].known if all(name in known for known in common)]
+    others = [name for name in names if name not in used]
+    parts = [dict(zip(others, table.cells(others), strict=True)) for table in tables]
+    found = {name: _joined([part[name] for part in parts]) for name in others}
+    short = [name for name, column in found.items() if len(column) != rows]
+    if short:
+        raise TableError(
+            f"{tables[0].label}: column {short[0]} has {len(found[short[0]]):,} cells in "
+            f"{rows:,} rows"
+        )
+    return WholeTable(names, list(used), found)
+
+
+def _joined(columns: Sequence[np.ndarray]) -> np.ndarray:
+    """One array of numbers, or of objects of one kind: words, where there are several kinds."""
+    if all(column.dtype.kind != "O" for column in columns):
+        return np.concatenate(columns)
+    found = np.concatenate([_as_objects(column) for column in columns])
+    kinds = {type(cell) for cell in found if cell is not None}
+    if len(kinds) > 1 and not kinds <= {int, float}:
+        words = [None if cell is None else str(cell) for cell in found]
+        return np.array([*words, None], dtype=object)[:-1]  # of objects, whatever they are
+    return found
+
+
+def _as_objects(column: np.ndarray) -> np.ndarray:
+    if column.dtype.kind == "O":
+        return column
+    found = column.astype(object)
+    found[np.isnan(column)] = None
+    return found
