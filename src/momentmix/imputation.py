@@ -31,8 +31,8 @@ class MixtureImputer(TransformerMixin, BaseEstimator):
     Parameters
     ----------
     n_components : int or "auto", default="auto"
-        The number of components. "auto" takes the number up to ``max_components`` that has the
-        lowest BIC.
+        The number of components. "auto" raises it from 1, up to ``max_components``, as long as
+        that lowers the BIC.
     covariance_type : {"full", "tied", "diag", "spherical"}, default="full"
         The shapes of the components. With "diag" and "spherical", features tell of each other only
         through the component that a row probably belongs to.
@@ -133,7 +133,7 @@ class MixtureImputer(TransformerMixin, BaseEstimator):
         }
         rows = X[:, kept]
         if self.n_components == "auto":
-            best, _ = choose_components(rows, most=self.max_components, **settings)
+            best, _ = choose_components(rows, self.max_components, patience=1, **settings)
             self.estimator_ = best.fit
         else:
             self.estimator_ = MomentMixture(self.n_components, **settings).fit(rows)

@@ -5,6 +5,7 @@ Nobody outside this folder asks which type it is. Names of types are for users a
 ``covariance_type`` turns one into the class that fits pass around.
 """
 
+from momentmix.covariance.anchor import Anchor
 from momentmix.covariance.base import Bound, Covariance, Kind
 from momentmix.covariance.coordinates import Coordinates
 from momentmix.covariance.diagonal import Diagonal
@@ -24,6 +25,7 @@ from momentmix.covariance.zero import Zero
 
 __all__ = [
     "COVARIANCE_TYPES",
+    "Anchor",
     "Bound",
     "Coordinates",
     "Covariance",

@@ -19,6 +19,7 @@ from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
+from momentmix.covariance.anchor import Anchor
 from momentmix.covariance.coordinates import Coordinates
 from momentmix.covariance.prior import LogNormalPrior
 from momentmix.support.array import Array, namespace
@@ -268,6 +269,11 @@ class Covariance(ABC):
             return None
         rows = cls.customary_strength(n) if isinstance(strength, str) else float(strength)
         return cls.prior_of_rows(n, rows) if rows > 0 else None
+
+    @staticmethod
+    @abstractmethod
+    def anchor(n: int, share: float) -> Anchor | None:
+        """What holds covariances if a share of all cells are gaps; None where each is seen."""
 
     # Arrays of the type's shape
 

@@ -10,6 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from momentmix.covariance.anchor import STRENGTH, Anchor
 from momentmix.covariance.base import NEAR_FLOOR, Bound, Covariance, refuse_degenerate
 from momentmix.covariance.coordinates import MatrixCoordinates
 from momentmix.support.array import Array, index_array, namespace, read_only
@@ -179,6 +180,10 @@ class Matrices(Covariance):
     @staticmethod
     def customary_strength(n: int) -> float:
         return 3.0 * n - 1.0
+
+    @staticmethod
+    def anchor(n: int, share: float) -> Anchor | None:
+        return Anchor(STRENGTH * n * share) if share > 0 else None
 
     @staticmethod
     def mapped(array: np.ndarray, A: Bound) -> np.ndarray:

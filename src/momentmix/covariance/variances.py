@@ -85,6 +85,10 @@ class Variances(Covariance):
         return 2.0
 
     @staticmethod
+    def anchor(n: int, share: float) -> None:
+        return None  # a variance is seen wherever its feature is
+
+    @staticmethod
     def mapped(array: np.ndarray, A: Bound) -> np.ndarray:
         return np.asarray(array * A**2)
 

@@ -39,6 +39,11 @@ class ObservedData:
         """Whether any row has one."""
         return not bool(self.table.seen.all())
 
+    @property
+    def share(self) -> float:
+        """The share of cells that are gaps, by the weights of the rows."""
+        return 1 - float(self.shares @ self.table.seen.mean(axis=1)) if self.gaps else 0.0
+
     def moments(self, order: int, tensors: bool) -> AtomData | TensorData:
         """The moments of what lies behind the rows: noise is taken out.
 

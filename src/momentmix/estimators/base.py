@@ -236,7 +236,8 @@ class MixtureEstimator(MixturePredictions):
         X, counts = checked_rows(self, X, sample_weight, least=2)
         self._dtype = X.dtype.type
         noise = noise_of_rows(noise_covariance, X)
-        return rows_to_fit(X, counts, self.n_components, noise)
+        names = vars(self).get("feature_names_in_")
+        return rows_to_fit(X, counts, self.n_components, noise, names)
 
     def _note_features(self, n: int, names: Sequence[str] | np.ndarray | None) -> None:
         """As scikit-learn does for tables in memory."""

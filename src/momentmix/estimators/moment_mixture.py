@@ -119,7 +119,9 @@ class MomentMixture(MixtureEstimator):
         and 2 for diag and spherical, and "cv" lets cross-validation choose. With many rows the
         effect vanishes. With a prior, no component is narrower than what rounding of the columns
         hides. None maximises the likelihood alone, as scikit-learn does. A tied covariance has no
-        others to be held to.
+        others to be held to. If X has gaps, covariance matrices are also held to that of all rows,
+        with the weight of n times the share of gaps in rows: few rows show many features together,
+        and without a prior covariances can become flat where hardly any row would tell.
 
     Attributes
     ----------

@@ -126,14 +126,14 @@ class MixturePredictions(DensityMixin, BaseEstimator):
         check_is_fitted(self)
         if is_dask(X):
             raise TypeError("draws are made in memory; give the rows as an array, or no draws")
-        return to_numpy(
-            self.mixture_.impute(
-                self._rows(X),
-                draws,
-                noise_covariance=noise_covariance,
-                random_state=generator(self.random_state),
-            )
+        X = self._rows(X)
+        drawn = self.mixture_.impute(
+            X,
+            draws,
+            noise_covariance=noise_covariance,
+            random_state=generator(self.random_state),
         )
+        return self._as_rows(to_numpy(drawn), X)
 
     def denoise(self, X: Table, noise_covariance: Table = None) -> tuple[np.ndarray, np.ndarray]:
         """What lies behind each row, given the row, its gaps and the known errors in it.
@@ -153,8 +153,9 @@ class MixturePredictions(DensityMixin, BaseEstimator):
             How uncertain that is.
         """
         check_is_fitted(self)
-        means, covariances = self.mixture_.denoise(self._rows(X), noise_covariance)
-        return to_numpy(means), to_numpy(covariances)
+        X = self._rows(X)
+        means, covariances = self.mixture_.denoise(X, noise_covariance)
+        return self._as_rows(to_numpy(means), X), self._as_rows(to_numpy(covariances), X)
 
     def sample(self, n_samples: int = 1) -> tuple[np.ndarray, np.ndarray]:
         """Draw random rows from the fitted mixture, and the component of each.
@@ -218,9 +219,14 @@ class MixturePredictions(DensityMixin, BaseEstimator):
         check_is_fitted(self)
         if is_dask(X):
             self._check_features(X)
-            return DaskRows(X, noise=noise_covariance).total(_score_of_block, self.mixture_)
-        X = self._rows(X)
-        return _score_of_block(X, None, self.mixture_, noise_covariance)
+            rows = DaskRows(X, noise=noise_covariance)
+            total, count = rows.total(_score_of_block, self.mixture_)
+        else:
+            X = self._rows(X)
+            total, count = _score_of_block(X, None, self.mixture_, noise_covariance)
+        if count == 0:
+            raise ValueError("no row of X has a value, so there is nothing to score")
+        return total, count
 
     def _by_row(
         self,
@@ -236,10 +242,12 @@ class MixturePredictions(DensityMixin, BaseEstimator):
             self._check_features(X)
             return map_rows(X, function, self.mixture_, width, dtype, noise_covariance)
         X = self._rows(X)
-        found = function(self.mixture_, X, noise_covariance)
+        return self._as_rows(function(self.mixture_, X, noise_covariance), X)
+
+    def _as_rows(self, found: np.ndarray, X: np.ndarray) -> np.ndarray:
+        """As scikit-learn does: float32 where the rows of the fit and these are of that kind."""
         if found.dtype.kind != "f":
             return found
-        # As scikit-learn does: float32 where the rows of the fit and these are both of that kind.
         return found.astype(np.result_type(X, self.means_), copy=False)
 
     def _rows(self, X: Table) -> np.ndarray:

@@ -45,9 +45,13 @@ def checked_rows(
 
 
 def rows_to_fit(
-    X: np.ndarray, counts: np.ndarray | None, m: int, noise: Covariance | None = None
+    X: np.ndarray,
+    counts: np.ndarray | None,
+    m: int,
+    noise: Covariance | None = None,
+    names: np.ndarray | None = None,
 ) -> AtomData | ObservedData:
-    """Checked rows as data of a fit of m components.
+    """Checked rows as data of a fit of m components; ``names`` of features are for errors.
 
     Rows without weight and rows without any value are left out. The rows are distinct, unless
     there are very many (content.py).
@@ -66,6 +70,7 @@ def rows_to_fit(
             f"{len(table)}{shown}"
         )
     X = table.X
+    _check_columns(X, names)
     _check_size(X)
     exact = noise is None and bool(table.seen.all())
     if X.size <= LARGE_DATA:
@@ -85,15 +90,17 @@ def rows_to_fit(
     return AtomData.of_rows(X, weights, count) if exact else ObservedData(table, weights, count)
 
 
+def _check_columns(X: np.ndarray, names: np.ndarray | None) -> None:
+    empty = np.flatnonzero(np.all(np.isnan(X), axis=0))
+    if len(empty):
+        which = f"column {empty[0]}" if names is None else f"column {names[empty[0]]!r}"
+        raise ValueError(f"{which} of X has no value in any row that counts; leave it out")
+
+
 def _check_size(X: np.ndarray) -> None:
     """Refuse numbers whose squares are more, or the squares of whose differences less, than float64
     can hold.
     """
-    empty = np.flatnonzero(np.all(np.isnan(X), axis=0))
-    if len(empty):
-        raise ValueError(
-            f"column {empty[0]} (counted from 0) of X has no value in any row; leave it out"
-        )
     lowest, highest = np.nanmin(X, axis=0), np.nanmax(X, axis=0)
     largest = max(-float(lowest.min()), float(highest.max()))
     spans = highest - lowest

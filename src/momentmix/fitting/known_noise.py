@@ -122,11 +122,11 @@ def known_noise_problem(data: Data | ObservedData, plan: Plan, covariance: Array
     if isinstance(data, ObservedData):
         data = data.moments(plan.order, plan.tensors)
     rows = data if plan.polish and isinstance(data, AtomData) and observed is None else None
-    cluster, on_workers = None, False  # whether rows there have gaps or errors
+    cluster, share = None, 0.0  # of cells there that are gaps
     if isinstance(data, ClusterData):
         _check_cluster(plan)
         cluster = data.cluster
-        data, on_workers = on_cluster(data, plan)
+        data, share = on_cluster(data, plan)
     assert isinstance(data, AtomData | TensorData)
     if data.count < plan.m and isinstance(data, TensorData):
         raise ValueError(
@@ -157,7 +157,12 @@ def known_noise_problem(data: Data | ObservedData, plan: Plan, covariance: Array
         )
     elif cluster is not None and plan.polish:
         likelihood = ClusterLikelihood(
-            cluster, frame.frame, Spherical, 0.0, frame.variance, observed=on_workers
+            cluster,
+            frame.frame,
+            Spherical,
+            0.0,
+            frame.variance,
+            observed=share > 0 or cluster.noisy,
         )
     moments = PointMoments(data, scaled, frame, plan)
     return Problem(

@@ -129,6 +129,7 @@ class Plan:
     explicit: bool = False  # moments and their Jacobian are held
     prior: LogNormalPrior | None = None
     cross_validated: bool = False  # the strength of the prior is still to be found
+    anchored: bool = False  # covariances are held where gaps leave them open
     rounding: bool = False  # no covariance is less than what rounding of the columns hides
     floor: float = 0.0  # the least variance, in units of the data
 
@@ -191,6 +192,7 @@ def plan_mixture(s: MixtureSettings, sizes: Sizes, last: Mixture | None) -> Plan
         init_params=s.init_params,
         prior=kind.prior(n, s.prior),
         cross_validated=s.prior == "cv" and in_memory,
+        anchored=s.prior is not None,
         rounding=s.prior is not None,
         floor=max(float(s.reg_covar), LEAST_VARIANCE),
         tol=float(s.tol),

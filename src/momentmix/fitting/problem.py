@@ -173,6 +173,7 @@ def _of_observed(data: ObservedData, plan: Plan) -> Problem:
         prior=plan.prior,
         count=data.count,
         to_features=frame.to_features,
+        anchor=plan.kind.anchor(plan.n, data.share) if plan.anchored else None,
     )
     scaled = AtomData.of_rows(rows.X, data.weights, data.count)
     if plan.search == "moments" and not data.gaps:  # with gaps, starts from filled rows will do
@@ -194,30 +195,36 @@ def _of_moments(data: Data, plan: Plan) -> Problem:
 
 def _on_cluster(data: ClusterData, plan: Plan) -> Problem:
     """Rows on a cluster: EM goes on there from the moment estimate."""
-    source, observed = on_cluster(data, plan)
+    source, share = on_cluster(data, plan)
     frame = _frame(source, plan)
     scaled, weights = source.within(frame), gaussian_weights(plan.order)
     likelihood: Likelihood | None = None
     if plan.polish:
         likelihood = ClusterLikelihood(
-            data.cluster, frame, plan.kind, plan.floor, prior=plan.prior, observed=observed
+            data.cluster,
+            frame,
+            plan.kind,
+            plan.floor,
+            prior=plan.prior,
+            observed=share > 0 or data.cluster.noisy,
+            anchor=plan.kind.anchor(plan.n, share) if plan.anchored else None,
         )
     moments = _moments(scaled, frame, plan, weights, plan.floor)
     return Problem(frame, moments, likelihood, source.count, plan.floor, cluster=data.cluster)
 
 
-def on_cluster(data: ClusterData, plan: Plan) -> tuple[Data, bool]:
-    """What the moments on a cluster are made of, and whether rows there have gaps or noise.
+def on_cluster(data: ClusterData, plan: Plan) -> tuple[Data, float]:
+    """What the moments on a cluster are made of, and the share of cells there that are gaps.
 
-    Rows that have are always summed up as tensors. Where gaps show, that takes another pass.
+    Rows with gaps or noise are always summed up as tensors. Where gaps show, that takes another
+    pass.
     """
-    if plan.tensors or data.cluster.noisy:
-        tensors = tensors_with_gaps(data.cluster, plan.order)
-        observed = data.cluster.noisy or tensors.missing == "pairwise"
-        if tensors.missing == "pairwise" and not data.cluster.noisy:
-            check_gaps(tensors)
-        return TensorData(tensors), observed
-    return data, False
+    if not plan.tensors and not data.cluster.noisy:
+        return data, 0.0
+    tensors = tensors_with_gaps(data.cluster, plan.order)
+    if not data.cluster.noisy:  # moments of noisy rows may contradict each other by chance
+        check_gaps(tensors)
+    return TensorData(tensors), 1 - float(np.mean(tensors.presence))
 
 
 def _frame(data: Data, plan: Plan) -> Frame:

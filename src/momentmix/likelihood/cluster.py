@@ -7,7 +7,7 @@ from functools import reduce
 import numpy as np
 
 from momentmix.cluster.rows import DaskRows, plus
-from momentmix.covariance import Kind, LogNormalPrior
+from momentmix.covariance import Anchor, Kind, LogNormalPrior
 from momentmix.data.frame import Frame
 from momentmix.data.observed import shifts_of_gaps
 from momentmix.data.parameters import Parameters
@@ -30,8 +30,9 @@ class ClusterLikelihood(Likelihood):
         variance: float | None = None,
         prior: LogNormalPrior | None = None,
         observed: bool = False,
+        anchor: Anchor | None = None,
     ) -> None:
-        super().__init__(kind, floor, variance, prior)
+        super().__init__(kind, floor, variance, prior, anchor=anchor)
         self.rows, self.frame, self.observed = rows, frame, observed
 
     @property

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from momentmix.covariance import Bound, Kind, LogNormalPrior, Pull
+from momentmix.covariance import Anchor, Bound, Kind, LogNormalPrior, Pull
 from momentmix.data.parameters import Parameters
 from momentmix.likelihood.density import Sums
 from momentmix.solvers.anderson import Anderson
@@ -48,7 +48,8 @@ class Likelihood:
 
     ``floor`` bounds every covariance from below (``Covariance.raised``). ``variance`` is that
     of all spherical components where it is known, and then stays. ``prior`` is that of the
-    covariances, if any, beside ``count`` rows.
+    covariances, if any, beside ``count`` rows, and ``anchor`` what holds them where gaps leave
+    them open.
     """
 
     def __init__(
@@ -58,9 +59,10 @@ class Likelihood:
         variance: float | None = None,
         prior: LogNormalPrior | None = None,
         count: float = np.inf,
+        anchor: Anchor | None = None,
     ) -> None:
         self.kind, self.floor, self.variance = kind, floor, variance
-        self.prior, self.count = prior, count
+        self.prior, self.count, self.anchor = prior, count, anchor
 
     @property
     def complete(self) -> bool:
@@ -80,10 +82,13 @@ class Likelihood:
         return float(self.sums(parameters).log_likelihoods[0])
 
     def penalty(self, parameters: Parameters) -> float:
-        """That of the prior, a row."""
-        if self.prior is None:
-            return 0.0
-        return float(np.sum(self.prior.at(parameters.covariances).penalties)) / self.count
+        """That of the prior and of the anchor, a row."""
+        total = 0.0
+        if self.prior is not None:
+            total += float(np.sum(self.prior.at(parameters.covariances).penalties))
+        if self.anchor is not None:
+            total += float(self.anchor.penalties(parameters.covariances)[0])
+        return total / self.count
 
     def step(self, parameters: Parameters, groups: int = 1) -> Step:
         """One EM step of each of some mixtures.
@@ -96,6 +101,9 @@ class Likelihood:
         if self.prior is not None:
             pull = self.prior.at(parameters.covariances, groups)
             log_posteriors = values - pull.penalties.reshape(groups, -1).sum(axis=1) / self.count
+        if self.anchor is not None:
+            penalties = self.anchor.penalties(parameters.covariances, groups)
+            log_posteriors = log_posteriors - penalties / self.count
         return Step(values, log_posteriors, self.maximise(sums, pull, groups))
 
     def maximise(self, sums: Sums, pull: Pull | None = None, groups: int = 1) -> Parameters:
@@ -111,11 +119,13 @@ class Likelihood:
         weights = (by_group / by_group.sum(axis=1, keepdims=True)).reshape(-1)
         if self.variance is not None:
             return Parameters(weights, means, np.full(len(shares), self.variance))
-        scatter = self.kind.fitted(shares, means, seconds / safe)
+        scatter, counts = self.kind.fitted(shares, means, seconds / safe), self.count * shares
+        if self.anchor is not None:
+            counts, scatter = self.anchor.pooled(counts, scatter)
         if pull is not None:
-            scatter = pull.step(self.count * shares, scatter)
+            scatter = pull.step(counts, scatter)
         elif self.prior is not None:
-            scatter = self.prior.pooled(self.count * shares, scatter)
+            scatter = self.prior.pooled(counts, scatter)
         return Parameters(weights, means, self.kind.raised(scatter, self.floor))
 
     def widened(self, parameters: Parameters) -> Parameters:
@@ -151,7 +161,7 @@ class Likelihood:
                 if gain < -1e-13 * abs(run.log_posterior) and run.retreat():
                     continue
                 run.accept(step)
-                if abs(gain) < tol:
+                if abs(gain) < tol and (self.complete or run.is_level(gain, tol)):
                     return run.result(min(i, max_iter), converged=True)
                 if i > max_iter:
                     break
@@ -198,6 +208,7 @@ class _Run:
         self.parameters = self.best = self.after = start
         self.log_posterior = self.log_likelihood = -np.inf
         self.revivals = self._halvings = 0
+        self._gain = np.inf
         self._guessed = False
         self._anderson = Anderson()
 
@@ -208,6 +219,16 @@ class _Run:
             float(step.log_likelihood[0]),
         )
         self._halvings = 0
+
+    def is_level(self, gain: float, tol: float) -> bool:
+        """Whether all further steps together will gain less, as far as the last two tell.
+
+        Where much is hidden, steps are short, and gains fall slowly: by a constant factor.
+        """
+        before, self._gain = self._gain, gain
+        if gain <= 1e-13 * abs(self.log_posterior):
+            return True
+        return before > gain and gain / (1 - gain / before) < tol
 
     def advance(self, likelihood: Likelihood, i: int) -> None:
         """On to where the step leads, or beyond it if the run is a long one."""

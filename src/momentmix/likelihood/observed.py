@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from momentmix.covariance import Bound, Kind, LogNormalPrior
+from momentmix.covariance import Anchor, Bound, Kind, LogNormalPrior
 from momentmix.data.parameters import Parameters
 from momentmix.likelihood.density import Sums, softmax
 from momentmix.likelihood.rows import RowLikelihood, summed
@@ -44,8 +44,10 @@ class ObservedLikelihood(RowLikelihood):
         prior: LogNormalPrior | None = None,
         count: float | None = None,
         to_features: np.ndarray | None = None,
+        anchor: Anchor | None = None,
     ) -> None:
         super().__init__(X, weights, kind, floor, variance, prior, count, to_features)
+        self.anchor = anchor
         self.observed, self.shifts = observed, shifts
         self._separate = observed.is_separate(kind.diagonal and to_features is None)
 
@@ -71,6 +73,7 @@ class ObservedLikelihood(RowLikelihood):
             prior,
             share * self.count,
             self.to_features,
+            self.anchor,
         )
 
     def log_joint(self, parameters: Parameters) -> np.ndarray:
