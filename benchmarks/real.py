@@ -1,7 +1,8 @@
 """Real tables with known groups, and without, for the benchmarks.
 
 ``TUNED`` are those that settings of the search and the prior were chosen on; ``FRESH`` are those
-that were looked at only after everything had been settled.
+that were looked at only after everything had been settled. ``UNSEEN`` are those that no setting and
+no other benchmark has ever met.
 """
 
 from __future__ import annotations
@@ -58,6 +59,11 @@ BLOOD = ["rcc", "wcc", "hc", "hg", "ferr", "bmi", "ssf", "pcBfat", "lbm", "ht", 
 GLASS = ["RI", "Na", "Mg", "Al", "Si", "K", "Ca"]
 POSSUM = ["hdlngth", "skullw", "totlngth", "taill", "footlgth", "earconch", "eye", "chest", "belly"]
 INSULIN = ["relwt", "glufast", "glutest", "instest", "sspg"]
+BONES = [
+    "bia_di", "bii_di", "bit_di", "che_de", "che_di", "elb_di", "wri_di", "kne_di", "ank_di",
+]  # fmt: skip
+PIMA = ["npreg", "glu", "bp", "skin", "bmi", "ped", "age"]
+LEAF = ["loglen", "logwid", "logpet", "latitude"]
 
 TUNED = {
     "wine": lambda: _bundled(load_wine()),
@@ -81,4 +87,9 @@ FRESH = {
     "geyser": lambda: _frame("MASS", "geyser", ["waiting", "duration"], None, 4),
     "digits 0-3": lambda: _digits(4),
     "Davis": lambda: _frame("carData", "Davis", ["weight", "height"], ["sex"], None),
+}
+UNSEEN = {
+    "body": lambda: _frame("openintro", "bdims", BONES, ["sex"], None),
+    "Pima": lambda: _frame("MASS", "Pima.te", PIMA, ["type"], None),
+    "leaves": lambda: _frame("DAAG", "leafshape", LEAF, ["arch"], None),
 }

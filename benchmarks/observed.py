@@ -1,0 +1,213 @@
+"""Rows with gaps and with known errors: ``make bench-observed``. How fast, and how good?
+
+Each part prints its tables: ``python benchmarks/observed.py PART…``. Everything that is compared is
+measured in this one run, on the same rows. astroML's XDGMM and pygmmis are in it where they are
+installed (``pip install astroML pygmmis``, best in an environment of their own).
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterable
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from deconvolution import deconvolution, noisy_rows, simulated
+from machine import machine
+from momentmix import MomentMixture
+from momentmix.covariance import Full
+from momentmix.data.parameters import Parameters
+from momentmix.likelihood.observed import ObservedLikelihood
+from momentmix.likelihood.rows import RowLikelihood
+from momentmix.observed import ObservedRows
+from momentmix.support.parallel import thread_limit
+from observed_gaps import gaps
+from timing import best_in_turn
+
+
+def with_noise(X: np.ndarray, noise: np.ndarray | None, prior: str | None) -> ObservedLikelihood:
+    """The likelihood of rows in their own units, which needs no coordinates of a fit."""
+    p, n = X.shape
+    rows = ObservedRows(X, None if noise is None else Full(noise, n))
+    filled = np.where(np.isnan(X), 0.0, X)
+    return ObservedLikelihood(
+        rows, filled, np.zeros(p), None, Full, 1e-9, prior=Full.prior(n, prior)
+    )
+
+
+def xdgmm() -> type | None:
+    """astroML's class, or None with a line that says so."""
+    try:
+        from astroML.density_estimation import XDGMM
+    except ImportError:
+        print("astroML is not installed, and its column is left out.\n")
+        return None
+    return XDGMM
+
+
+def error_steps(quick: bool) -> None:
+    p, m, rounds = (500, 5, 1) if quick else (20_000, 5, 5)
+    print("\n## An EM step with an error covariance a row\n")
+    print(
+        f"m={m}, {p:,} rows, full covariances, a full error covariance in each row. The step\n"
+        "has the default prior. The ratio is the time of a step of astroML's XDGMM over that of\n"
+        f"a step of momentmix, both on one thread, the best of {rounds} and of {3 * rounds}.\n"
+        "'Difference': the largest one of the mean log-likelihoods of the two, and of their\n"
+        "parameters after a step without a prior. 'Two threads': time on one over that on two.\n"
+    )
+    theirs = xdgmm()
+    print("| n | astroML over momentmix | difference | prior=None over default | two threads |")
+    print("| ---: | ---: | ---: | ---: | ---: |", flush=True)
+    for n in (2, 5) if quick else (2, 5, 10):
+        truth = simulated(n, m, 4.0, 0)
+        X, noise = noisy_rows(truth, p, 1)
+        at = Parameters(truth.weights, truth.means, truth.covariances)
+        ours, pure = with_noise(X, noise, "auto"), with_noise(X, noise, None)
+        with threadpool_limits(1), thread_limit(1):
+            one, plain = best_in_turn(
+                lambda o=ours, at=at: o.step(at),
+                lambda o=pure, at=at: o.step(at),
+                rounds=3 * rounds,
+            )
+            ratio = difference = "—"
+            if theirs is not None:
+                slow, difference = _their_step(theirs, X, noise, at, pure, rounds)
+                ratio = f"{slow / one:.0f}"
+        two = best_in_turn(lambda o=ours, at=at: o.step(at), rounds=3 * rounds)[0]
+        print(f"| {n} | {ratio} | {difference} | {plain / one:.2f} | {one / two:.2f} |", flush=True)
+
+
+def _their_step(
+    kind: type,
+    X: np.ndarray,
+    noise: np.ndarray,
+    at: Parameters,
+    pure: ObservedLikelihood,
+    rounds: int,
+) -> tuple[float, str]:
+    """The time of XDGMM's step, and how far it is from ours."""
+    model, taken, away = kind(len(at.weights)), np.inf, 0.0
+    for _ in range(rounds):
+        model.alpha, model.mu, model.V = (np.array(part) for part in at)
+        value = model.logL(X, noise) / len(X)
+        begin = time.perf_counter()
+        model._EMstep(X, noise)
+        taken = min(taken, time.perf_counter() - begin)
+    step = pure.step(at)
+    away = abs(float(step.log_likelihood[0]) - value)
+    for a, b in zip(step.after, (model.alpha, model.mu, model.V), strict=True):
+        away = max(away, float(np.max(np.abs(a - b))))
+    return taken, f"{away:.0e}"
+
+
+def gap_steps(quick: bool) -> None:
+    p, n, m, share = 1000 if quick else 5000, 13, 3, 0.3
+    print("\n## An EM step with gaps\n")
+    print(
+        f"{p:,} rows × {n}, m={m}, full, {100 * share:.0f} % of the cells missing at random,\n"
+        "with the default prior, on one thread, best of 15. 'Over complete rows': the time over\n"
+        "that of a step on the same rows without gaps.\n"
+    )
+    truth = simulated(n, m, 4.0, 0)
+    X, _ = truth.sample(p, 1)
+    holes = np.where(np.random.default_rng(2).random(X.shape) < share, np.nan, X)
+    at = Parameters(truth.weights, truth.means, truth.covariances)
+    seen, whole = (
+        with_noise(holes, None, "auto"),
+        RowLikelihood(X, None, Full, 1e-9, prior=Full.prior(n, "auto")),
+    )
+    with threadpool_limits(1), thread_limit(1):
+        ours, base = best_in_turn(lambda: seen.step(at), lambda: whole.step(at))
+    two = best_in_turn(lambda: seen.step(at))[0]
+    patterns = len(np.unique(np.isnan(holes), axis=0))
+    print("| patterns of gaps | over complete rows | two threads |")
+    print("| ---: | ---: | ---: |")
+    print(f"| {patterns:,} | {ours / base:.1f} | {ours / two:.2f} |", flush=True)
+
+
+def steps(quick: bool) -> None:
+    error_steps(quick)
+    gap_steps(quick)
+
+
+def large_rows(p: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows × 10 of five components, and the same with a fifth of the cells missing."""
+    truth = simulated(10, 5, 4.0, 0)
+    X, _ = truth.sample(p, 1)
+    return X, np.where(np.random.default_rng(2).random(X.shape) < 0.2, np.nan, X)
+
+
+def job(name: str, p: int) -> None:
+    """One fit in a process of its own: seconds, peak memory in MiB, and the score of the rows."""
+    X, holes = large_rows(p)
+    rows = X if name == "complete" else holes
+    fit = MomentMixture(5, random_state=0, polish=None if name == "moments" else "em")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    begin = time.perf_counter()
+    fit.fit(rows)
+    seconds = time.perf_counter() - begin
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    print(seconds, peak / 1024, before / 1024, fit.score(X[:20_000]))
+
+
+def large(quick: bool) -> None:
+    p = 500 if quick else 1_000_000
+    print("\n## Many rows\n")
+    print(
+        f"{p:,} rows × 10, 20 % of the cells missing at random, m=5, full; each fit once, in a\n"
+        f"process of its own, on all threads. The rows have {p * 80 / 2**20:.0f} MiB. 'Peak': of\n"
+        "the resident memory in the fit. 'Before': the same before it, with the rows complete and\n"
+        "with gaps. Nats: the mean log-likelihood of the first 20,000 complete rows above that of\n"
+        "the fit to complete rows.\n"
+    )
+    print("| fit | seconds | time over complete rows | peak, MiB | before, MiB | nats |")
+    print("| --- | ---: | ---: | ---: | ---: | ---: |", flush=True)
+    base = None
+    names = {"complete": "complete rows", "default": "gaps", "moments": "gaps, polish=None"}
+    for name, title in list(names.items())[:2] if quick else names.items():
+        command = [sys.executable, __file__, "--job", name, "--rows", str(p)]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            print(f"| {title} | failed: {done.stderr.strip().splitlines()[-1]} | | | | |")
+            continue
+        seconds, peak, before, score = (float(v) for v in done.stdout.split())
+        base = base or (seconds, score)
+        print(
+            f"| {title} | {seconds:.1f} | {seconds / base[0]:.1f} | {peak:.0f} | {before:.0f} | "
+            f"{score - base[1]:+.4f} |",
+            flush=True,
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("parts", nargs="*", help="some of the parts; all if none is named")
+    parser.add_argument("--quick", action="store_true", help="small sizes; the figures mean little")
+    parser.add_argument("--job", help=argparse.SUPPRESS)
+    parser.add_argument("--rows", type=int, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore")
+    if arguments.job:
+        job(arguments.job, arguments.rows)
+        return
+    print(machine())
+    quick = arguments.quick
+    parts: dict[str, Callable[[], None]] = {
+        "steps": lambda: steps(quick),
+        "deconvolution": lambda: deconvolution(quick),
+        "gaps": lambda: gaps(quick),
+        "large": lambda: large(quick),
+    }
+    chosen: Iterable[str] = arguments.parts or parts
+    for name in chosen:
+        parts[name]()
+
+
+if __name__ == "__main__":
+    main()
