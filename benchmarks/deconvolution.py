@@ -21,7 +21,7 @@ from fit import NEAR
 from momentmix import Mixture, MomentMixture
 
 #: Rows × columns, components and separation of the settings.
-SETTINGS = ((1000, 2, 3, 4.0), (1000, 5, 4, 4.0), (1000, 2, 6, 6.0))
+SETTINGS = ((1000, 2, 3, 4.0), (1000, 5, 4, 4.0))
 #: Peers have so many times as long as momentmix, or one run of their own, up to so many seconds.
 LONGER, LIMIT = 10.0, 60.0
 
