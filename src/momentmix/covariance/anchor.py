@@ -17,9 +17,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-#: ε is the number of features times the share of cells that are gaps, times this. It was chosen on
-#: the tables TUNED of benchmarks/real.py, by the likelihood of rows held out.
-STRENGTH = 1.0
+#: ε is the square of the number of features, times the share of cells that are gaps, times this: a
+#: covariance matrix has so many numbers, and each lacks so many rows. It was chosen on the tables
+#: TUNED of benchmarks/real.py, by the likelihood of rows held out.
+STRENGTH = 0.25
 
 
 @dataclass(frozen=True)

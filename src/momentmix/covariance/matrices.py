@@ -183,7 +183,7 @@ class Matrices(Covariance):
 
     @staticmethod
     def anchor(n: int, share: float) -> Anchor | None:
-        return Anchor(STRENGTH * n * share) if share > 0 else None
+        return Anchor(STRENGTH * n**2 * share) if share > 0 else None
 
     @staticmethod
     def mapped(array: np.ndarray, A: Bound) -> np.ndarray:

@@ -30,7 +30,7 @@ class ObservedData:
 
     def frame(self, kind: Kind) -> Frame:
         """Coordinates in which what lies behind the rows is centred and scaled."""
-        mean, covariance = one_gaussian(self.table, self.shares, kind.diagonal)
+        mean, covariance = one_gaussian(self.table, self.shares, self.count, kind.diagonal)
         matrix = covariance[0] if covariance.ndim == 3 else np.diag(covariance[0])
         return Frame(kind, mean[0], matrix)
 
@@ -76,7 +76,7 @@ class Completed:
 
     def __init__(self, data: ObservedData, frame: Frame) -> None:
         self.observed = data.table.scaled(frame.centre, frame.units)
-        one = one_gaussian(self.observed, data.shares, frame.kind.diagonal)
+        one = one_gaussian(self.observed, data.shares, data.count, frame.kind.diagonal)
         U = self.observed.expected(one)
         self.X = U if frame.to_features is None else np.linalg.solve(frame.to_features.T, U.T).T
         self.shifts = shifts_of_gaps(data.table, frame)

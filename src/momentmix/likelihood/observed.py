@@ -120,7 +120,7 @@ class ObservedLikelihood(RowLikelihood):
     @cached_property
     def _one(self) -> Gaussians:
         """One Gaussian for all rows, in the units of the features."""
-        return one_gaussian(self.observed, self.weights, self._separate)
+        return one_gaussian(self.observed, self.weights, self.count, self._separate)
 
     @cached_property
     def _to_fit_matrix(self) -> np.ndarray | None:

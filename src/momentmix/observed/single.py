@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from momentmix.covariance import Full
 from momentmix.observed.part import Evaluated, Gaussians
 from momentmix.observed.rows import ObservedRows
 
@@ -17,8 +18,14 @@ STEPS, TOL = 30, 1e-3
 LEAST = 1e-3
 
 
-def one_gaussian(rows: ObservedRows, weights: np.ndarray, independent: bool) -> Gaussians:
+def one_gaussian(
+    rows: ObservedRows, weights: np.ndarray, count: float, independent: bool
+) -> Gaussians:
     """A Gaussian about as likely as any; its variances are above 0, whatever the rows are.
+
+    The weights count for so many rows together. Where few rows show many features together, gaps
+    leave correlations open: the covariance then also rests on some rows without any correlation
+    (Schafer's ridge prior), as many as hold the covariances of a mixture.
 
     A mean (1, n) and a covariance matrix (1, n, n), or variances (1, n) if there are very many
     features and they may be taken as ``independent``, which they then are in the noise too.
@@ -30,6 +37,8 @@ def one_gaussian(rows: ObservedRows, weights: np.ndarray, independent: bool) -> 
     mean, variances, least = _by_feature(rows, weights)
     covariance = variances if separate else np.diag(variances)
     floor = least if separate else np.diag(least)
+    anchor = Full.anchor(rows.n, 1 - float(np.mean(rows.seen)))
+    ridge = 0.0 if anchor is None else anchor.rows / count
     found, before = Gaussians(mean[None], covariance[None]), -np.inf
 
     def block(places: np.ndarray, here: Evaluated) -> tuple[float, np.ndarray, np.ndarray]:
@@ -46,7 +55,10 @@ def one_gaussian(rows: ObservedRows, weights: np.ndarray, independent: bool) -> 
         away = np.sum(firsts, axis=0) / weights.sum()
         outer = away**2 if separate else np.outer(away, away)
         spread = np.sum(seconds, axis=0) / weights.sum() - outer
-        spread = spread + floor if separate else (spread + spread.T) / 2 + floor
+        if not separate:
+            own = np.diag(np.diag(spread))
+            spread = ((spread + spread.T) / 2 + ridge * own) / (1 + ridge)
+        spread = spread + floor
         found = Gaussians(found.means + away, spread[None])
     return found
 
