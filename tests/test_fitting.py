@@ -161,7 +161,7 @@ def refusals():
     rows = np.arange(12.0).reshape(6, 2)
     few = MomentTensors.from_samples(rows, 2)
     bad = rows.copy()
-    bad[0, 0] = np.nan
+    bad[0, 0] = np.inf
     return {
         "rows": lambda e: e.fit(bad),
         "too few rows": lambda e: e.fit(rows[:1]),

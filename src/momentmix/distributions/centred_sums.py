@@ -186,7 +186,10 @@ def sums_of_rows(
             sums = atom_sums(rows, centre, order)
         else:
             origin = np.zeros(2 * len(centre))
-            blocks = (slice(a, a + _PAIRWISE_ROWS) for a in range(0, len(rows), _PAIRWISE_ROWS))
+            blocks = (
+                slice(a, min(a + _PAIRWISE_ROWS, len(rows)))
+                for a in range(0, len(rows), _PAIRWISE_ROWS)
+            )
             doubled = (_with_presence(rows.take(at), present[at, :], centre) for at in blocks)
             sums = np.sum([atom_sums(block, origin, order) for block in doubled], axis=0)
     if not np.all(np.isfinite(sums)):

@@ -228,7 +228,9 @@ class MixtureEstimator(MixturePredictions):
             problem = self._problem(data, plan)
         return problem, plan, hurried
 
-    def _data(self, X: Table, sample_weight: Table, noise_covariance: Table) -> Data | ObservedData:
+    def _data(
+        self, X: Table, sample_weight: Table, noise_covariance: Table = None
+    ) -> Data | ObservedData:
         if is_dask(X):
             data = ClusterData(DaskRows(X, sample_weight, noise_covariance))
             self._note_features(data.n, feature_names(X))

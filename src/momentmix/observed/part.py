@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-#: Bytes of the arrays of a block. Larger ones leave a core's cache, smaller ones cost more calls.
-BLOCK_BYTES = 4 << 20
+#: Bytes of the arrays of a block, and its rows at most. Smaller ones cost more calls, for which
+#: threads wait for each other; larger ones leave the cache.
+BLOCK_BYTES, BLOCK_ROWS = 8 << 20, 8192
 
 
 class Gaussians(NamedTuple):
@@ -104,7 +105,7 @@ class Part(ABC):
 
 def even_blocks(count: int, bytes_a_row: int, least: int = 16) -> list[slice]:
     """Slices of ``count`` rows whose arrays have about ``BLOCK_BYTES``."""
-    step = max(least, BLOCK_BYTES // max(bytes_a_row, 1))
+    step = min(max(least, BLOCK_BYTES // max(bytes_a_row, 1)), BLOCK_ROWS)
     pieces = -(-count // step)
     ends = [count * i // pieces for i in range(pieces + 1)] if count else [0]
     return [slice(a, b) for a, b in pairwise(ends)]
