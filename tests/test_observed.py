@@ -251,9 +251,10 @@ def test_one_step_of_complete_rows_is_that_of_other_rows(kind, rng):
 def test_what_holds_covariances_where_gaps_leave_them_open(kind, rng):
     """The penalty is that of some more rows with covariance I, and EM climbs what is left."""
     n, m, own = 3, 2, covariance_type(kind)
-    anchor = own.anchor(n, 0.4)
-    assert own.anchor(n, 0.0) is None
-    assert covariance_type("diag").anchor(n, 0.4) is None
+    anchor = own.anchor(n, 0.4, 2.0)
+    assert own.anchor(n, 0.0, 2.0) is None
+    assert covariance_type("diag").anchor(n, 0.4, 2.0) is None
+    assert own.anchor(n, 0.4, 200.0).rows < 0.1 * anchor.rows
     mixture = mixture_of(rng, kind, m, n)
 
     def by_rows(matrix):  # minus the log density of so many rows of covariance I

@@ -5,7 +5,7 @@ Nobody outside this folder asks which type it is. Names of types are for users a
 ``covariance_type`` turns one into the class that fits pass around.
 """
 
-from momentmix.covariance.anchor import Anchor
+from momentmix.covariance.anchor import Anchor, anchor_rows
 from momentmix.covariance.base import Bound, Covariance, Kind
 from momentmix.covariance.coordinates import Coordinates
 from momentmix.covariance.diagonal import Diagonal
@@ -38,6 +38,7 @@ __all__ = [
     "Spherical",
     "Tied",
     "Zero",
+    "anchor_rows",
     "common_noise",
     "component_covariance",
     "covariance_type",

@@ -17,10 +17,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-#: ε is the square of the number of features, times the share of cells that are gaps, times this: a
-#: covariance matrix has so many numbers, and each lacks so many rows. It was chosen on the tables
-#: TUNED of benchmarks/real.py, by the likelihood of rows held out.
+#: See ``anchor_rows``. Chosen on the tables TUNED of benchmarks/real.py, by the likelihood of rows
+#: held out.
 STRENGTH = 0.25
+
+
+def anchor_rows(n: int, share: float, whole: float) -> float:
+    """ε for n features of which a share of the cells are gaps, and ``whole`` rows without gaps.
+
+    A matrix has n² numbers, of which each lacks a share of the rows. n rows that show all features
+    for each component begin to tell the matrix, so with more of them ε falls.
+    """
+    return STRENGTH * n**2 * share * n / (n + whole)
 
 
 @dataclass(frozen=True)

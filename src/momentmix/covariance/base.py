@@ -272,8 +272,11 @@ class Covariance(ABC):
 
     @staticmethod
     @abstractmethod
-    def anchor(n: int, share: float) -> Anchor | None:
-        """What holds covariances if a share of all cells are gaps; None where each is seen."""
+    def anchor(n: int, share: float, whole: float) -> Anchor | None:
+        """What holds covariances if a share of all cells are gaps; None where it is not needed.
+
+        ``whole`` is how many rows without gaps there are for each covariance.
+        """
 
     # Arrays of the type's shape
 

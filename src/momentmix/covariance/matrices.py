@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from momentmix.covariance.anchor import STRENGTH, Anchor
+from momentmix.covariance.anchor import Anchor, anchor_rows
 from momentmix.covariance.base import NEAR_FLOOR, Bound, Covariance, refuse_degenerate
 from momentmix.covariance.coordinates import MatrixCoordinates
 from momentmix.support.array import Array, index_array, namespace, read_only
@@ -182,8 +182,8 @@ class Matrices(Covariance):
         return 3.0 * n - 1.0
 
     @staticmethod
-    def anchor(n: int, share: float) -> Anchor | None:
-        return Anchor(STRENGTH * n**2 * share) if share > 0 else None
+    def anchor(n: int, share: float, whole: float) -> Anchor | None:
+        return Anchor(anchor_rows(n, share, whole)) if share > 0 else None
 
     @staticmethod
     def mapped(array: np.ndarray, A: Bound) -> np.ndarray:

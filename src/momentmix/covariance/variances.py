@@ -85,7 +85,7 @@ class Variances(Covariance):
         return 2.0
 
     @staticmethod
-    def anchor(n: int, share: float) -> None:
+    def anchor(n: int, share: float, whole: float) -> None:
         return None  # a variance is seen wherever its feature is
 
     @staticmethod

@@ -44,6 +44,11 @@ class ObservedData:
         """The share of cells that are gaps, by the weights of the rows."""
         return 1 - float(self.shares @ self.table.seen.mean(axis=1)) if self.gaps else 0.0
 
+    @property
+    def whole(self) -> float:
+        """How many rows have no gap."""
+        return self.count * float(self.shares @ self.table.seen.all(axis=1))
+
     def moments(self, order: int, tensors: bool) -> AtomData | TensorData:
         """The moments of what lies behind the rows: noise is taken out.
 

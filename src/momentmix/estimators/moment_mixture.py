@@ -120,8 +120,9 @@ class MomentMixture(MixtureEstimator):
         effect vanishes. With a prior, no component is narrower than what rounding of the columns
         hides. None maximises the likelihood alone, as scikit-learn does. A tied covariance has no
         others to be held to. If X has gaps, covariance matrices are also held to that of all rows,
-        with the weight of n²/4 rows times the share of gaps: few rows show many features together,
-        and without a prior covariances can become flat where hardly any row would tell.
+        with the weight of n²/4 rows times the share of gaps, or less where many rows have none: few
+        rows show many features together, and without a prior covariances can become flat where
+        hardly any row would tell.
 
     Attributes
     ----------

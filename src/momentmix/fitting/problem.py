@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from momentmix.cluster.rows import DaskRows
-from momentmix.covariance import Bound, Kind
+from momentmix.covariance import Anchor, Bound, Kind
 from momentmix.data.cluster import ClusterData
 from momentmix.data.content import LARGE_DATA
 from momentmix.data.frame import Frame
@@ -173,13 +173,19 @@ def _of_observed(data: ObservedData, plan: Plan) -> Problem:
         prior=plan.prior,
         count=data.count,
         to_features=frame.to_features,
-        anchor=plan.kind.anchor(plan.n, data.share) if plan.anchored else None,
+        anchor=_anchor(plan, data.share, data.whole),
     )
     scaled = AtomData.of_rows(rows.X, data.weights, data.count)
     if plan.search == "moments" and not data.gaps:  # with gaps, starts from filled rows will do
         scaled = data.debiased().within(frame)
     moments = _moments(scaled, frame, plan, gaussian_weights(plan.order), likelihood.floor)
     return Problem(frame, moments, likelihood, data.count, likelihood.floor)
+
+
+def _anchor(plan: Plan, share: float, whole: float) -> Anchor | None:
+    """What holds covariances if a share of the cells are gaps, and so many rows have none."""
+    matrices = 1 if plan.kind.common else plan.m
+    return plan.kind.anchor(plan.n, share, whole / matrices) if plan.anchored else None
 
 
 def _of_moments(data: Data, plan: Plan) -> Problem:
@@ -207,7 +213,8 @@ def _on_cluster(data: ClusterData, plan: Plan) -> Problem:
             plan.floor,
             prior=plan.prior,
             observed=share > 0 or data.cluster.noisy,
-            anchor=plan.kind.anchor(plan.n, share) if plan.anchored else None,
+            # How many rows have no gap, one pass does not tell; so many if gaps are independent.
+            anchor=_anchor(plan, share, source.count * (1 - share) ** plan.n),
         )
     moments = _moments(scaled, frame, plan, weights, plan.floor)
     return Problem(frame, moments, likelihood, source.count, plan.floor, cluster=data.cluster)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from momentmix.covariance import Full
+from momentmix.covariance import anchor_rows
 from momentmix.observed.part import Evaluated, Gaussians
 from momentmix.observed.rows import ObservedRows
 
@@ -37,8 +37,8 @@ def one_gaussian(
     mean, variances, least = _by_feature(rows, weights)
     covariance = variances if separate else np.diag(variances)
     floor = least if separate else np.diag(least)
-    anchor = Full.anchor(rows.n, 1 - float(np.mean(rows.seen)))
-    ridge = 0.0 if anchor is None else anchor.rows / count
+    whole = count * float(weights @ rows.seen.all(axis=1)) / float(weights.sum())
+    ridge = anchor_rows(rows.n, 1 - float(np.mean(rows.seen)), whole) / count
     found, before = Gaussians(mean[None], covariance[None]), -np.inf
 
     def block(places: np.ndarray, here: Evaluated) -> tuple[float, np.ndarray, np.ndarray]:
