@@ -32,6 +32,8 @@ class GapPart(Part):
     everything runs, sorted by their patterns.
     """
 
+    threads = False
+
     def __init__(
         self, rows: np.ndarray, X: np.ndarray, k: int, shown: bool, noise: np.ndarray | None
     ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from itertools import pairwise
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -93,6 +93,8 @@ class Part(ABC):
     """Rows that were observed in one manner; ``rows`` (p,) are their places in the table."""
 
     rows: np.ndarray
+    #: Whether calls are long enough for threads not to wait for each other between them.
+    threads: ClassVar[bool] = True
 
     @abstractmethod
     def blocks(self, m: int) -> list[slice]:

@@ -99,11 +99,12 @@ class ObservedRows:
     def each(self, gaussians: Gaussians, function: Callable[[np.ndarray, Evaluated], T]) -> list[T]:
         """function(places, the rows there under the Gaussians), for all rows in blocks.
 
-        The blocks are worked at on a thread per core. Gaussians with variances alone are for rows
-        that are separate.
+        The blocks are worked at on a thread per core, where that pays. Gaussians with variances
+        alone are for rows that are separate.
         """
+        parts = self._separate if gaussians.covariances.ndim == 2 else self._joint
         work = []
-        for part in self._separate if gaussians.covariances.ndim == 2 else self._joint:
+        for part in parts:
             at = part.at(gaussians)
             work += [(at, part.rows[block], block) for block in part.blocks(len(gaussians.means))]
 
@@ -111,7 +112,9 @@ class ObservedRows:
             at, places, block = one
             return function(places, at(block))
 
-        return [job(work[0])] if len(work) == 1 else parallel_map(job, work, worker_count(np))
+        if len(work) == 1 or not any(part.threads for part in parts):
+            return [job(one) for one in work]
+        return parallel_map(job, work, worker_count(np))
 
     def expected(self, one: Gaussians) -> np.ndarray:
         """What a single Gaussian expects behind each row; (p, n)."""
