@@ -1,3 +1,4 @@
+import os
 import runpy
 import subprocess
 import sys
@@ -8,6 +9,8 @@ import numpy as np
 from momentmix import _moments_demo, demo
 
 ROOT = Path(__file__).parents[1]
+#: Tests run side by side: threads of one would wait for those of another.
+ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 
 def test_demo_prints_and_draws(tmp_path, capsys):
@@ -39,7 +42,7 @@ def test_errors_shrink_at_the_rate_of_the_square_root(rng):
 
 def test_fit_benchmark_runs_in_its_quick_form():
     command = [sys.executable, str(ROOT / "benchmarks" / "fit.py"), "--quick"]
-    out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    out = subprocess.run(command, capture_output=True, text=True, check=True, env=ONE_THREAD).stdout
     assert "| crabs (200 × 5) | 4 |" in out
     passes = [line for line in out.splitlines() if line.startswith("| 0.1 |")]
     # Gauss–Newton reaches what L-BFGS converges to, in fewer than a tenth of the passes.
@@ -80,7 +83,7 @@ def test_observed_benchmark_runs_in_its_quick_form():
 
 def test_tensor_benchmark_runs_in_its_quick_form():
     command = [sys.executable, str(ROOT / "benchmarks" / "tensors.py"), "--quick"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=ONE_THREAD)
     assert done.stdout.count("\n## ") == 6
     # Errors of the pure moment estimate and of the polished one, over those of scikit-learn.
     row = next(line for line in done.stdout.splitlines() if line.startswith("| 0 |"))
@@ -93,7 +96,7 @@ def test_experiments_run_in_their_quick_form_and_go_on(tmp_path):
     """A table that lost its last rows, one of them in the middle, is made whole again."""
     command = [sys.executable, str(ROOT / "experiments" / "run.py"), "--quick"]
     command += ["--folder", str(tmp_path)]
-    out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    out = subprocess.run(command, capture_output=True, text=True, check=True, env=ONE_THREAD).stdout
     for name in ("accuracy", "comparison-0.05", "beyond"):
         assert (tmp_path / f"{name}.svg").stat().st_size > 10_000
         assert (tmp_path / f"{name}.png").stat().st_size > 10_000
@@ -101,7 +104,7 @@ def test_experiments_run_in_their_quick_form_and_go_on(tmp_path):
     whole = path.read_text()
     path.write_text("\n".join(whole.splitlines()[:-4]) + "\n" + whole.splitlines()[-4][:30])
     again = subprocess.run(
-        [*command, "comparison"], capture_output=True, text=True, check=True
+        [*command, "comparison"], capture_output=True, text=True, check=True, env=ONE_THREAD
     ).stdout
 
     def results(text):
@@ -118,7 +121,7 @@ def test_peers_benchmark_runs_in_its_quick_form():
     """Those that the test environment has; the others have an environment of their own."""
     command = [sys.executable, str(ROOT / "benchmarks" / "peers" / "run.py"), "--quick"]
     command += ["--peers", "momentmix,scikit-learn,Bayesian (scikit-learn),Spark MLlib"]
-    out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    out = subprocess.run(command, capture_output=True, text=True, check=True, env=ONE_THREAD).stdout
     assert "| momentmix (1 run) | 1 | 1 |" in out
     assert "| scikit-learn (1 run) |" in out
     # A peer that cannot do a job is in the table, not dropped.
@@ -127,7 +130,7 @@ def test_peers_benchmark_runs_in_its_quick_form():
 
 def test_decomposition_benchmark_runs_in_its_quick_form():
     command = [sys.executable, str(ROOT / "benchmarks" / "decomposition.py"), "--quick"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=ONE_THREAD)
     row = next(line for line in done.stdout.splitlines() if line.startswith("| 20 | 3 |"))
     assert [cell.strip() for cell in row.split("|")[3:6]] == ["2 of 2", "2 of 2", "0 of 2"]
     assert done.stdout.count("\n## ") == 3
@@ -135,7 +138,7 @@ def test_decomposition_benchmark_runs_in_its_quick_form():
 
 def test_benchmarks_run_in_their_quick_form():
     command = [sys.executable, str(ROOT / "benchmarks" / "run.py"), "--quick"]
-    out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    out = subprocess.run(command, capture_output=True, text=True, check=True, env=ONE_THREAD).stdout
     assert out.count("| ×") == 9
     assert out.count("exponent") == 6
 

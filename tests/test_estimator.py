@@ -112,8 +112,9 @@ def test_the_papers_problem_reaches_the_ceiling():
     np.testing.assert_allclose(fit.lower_bound_, fit.score(X), atol=1e-8)
 
 
-@pytest.mark.parametrize("order", [3, 4])
-@pytest.mark.parametrize("augmentation", ["implicit", "post-processing"])
+@pytest.mark.parametrize(
+    ("order", "augmentation"), [(3, "implicit"), (4, "post-processing")]
+)  # each form and each order once: the four pairs take minutes
 def test_pure_moments_of_the_papers_problem(order, augmentation):
     """The sizes of error that converged order-4 moments have at this noise: 0.2 in the means."""
     truth = paper_mixture(0.05, 0)
