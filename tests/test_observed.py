@@ -16,6 +16,7 @@ import oracles
 from momentmix import CollapseWarning, KnownCovarianceMixture, Mixture, MomentMixture, MomentTensors
 from momentmix.covariance import COVARIANCE_TYPES, Diagonal, Full, covariance_type, noise_covariance
 from momentmix.data.parameters import Parameters
+from momentmix.estimators.rows import rows_to_fit
 from momentmix.likelihood.observed import ObservedLikelihood
 from momentmix.likelihood.rows import RowLikelihood
 from momentmix.observed import ObservedRows, noise_of_rows
@@ -498,6 +499,38 @@ def test_rows_on_a_cluster(rng):
         )
         filled = other.impute(there, noise_covariance=far).compute()
         np.testing.assert_allclose(filled, other.impute(X, noise_covariance=here), atol=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(), (2,), (2, 2)])
+def test_blocks_with_as_many_rows_as_features(shape, rng):
+    """There an array of variances for each row looks like one matrix for all rows."""
+    X = with_gaps(rng, rng.normal(size=(6, 2)), 0.2)
+    X[np.all(np.isnan(X), axis=1), 0] = 1.0
+    noise = rng.uniform(0.1, 1, (6, *shape[:1]))
+    if len(shape) == 2:
+        noise = noise[:, :, None] * np.eye(2)
+    far, errors = da.from_array(X, chunks=(2, 2)), da.from_array(noise, chunks=(2, *shape))
+    mixture = mixture_of(rng, "full", 2, 2)
+    model = MomentMixture(2, random_state=0).fit_moments(mixture)
+    lazy = model.score_samples(far, errors).compute()
+    np.testing.assert_allclose(lazy, model.score_samples(X, noise), rtol=1e-12)
+    assert model.score(far, noise_covariance=errors) == pytest.approx(
+        model.score(X, noise_covariance=noise), rel=1e-12
+    )
+    there = MomentTensors.from_samples(far, 3, noise_covariance=errors, missing="pairwise")
+    here = MomentTensors.from_samples(X, 3, noise_covariance=noise, missing="pairwise")
+    np.testing.assert_allclose(there.about(np.zeros(2)), here.about(np.zeros(2)), atol=1e-12)
+
+
+def test_rows_that_become_as_many_as_features(rng):
+    """Four rows of three features, of which two are equal, are three with a noise each."""
+    X, noise = rng.normal(size=(3, 3)), rng.uniform(0.1, 1, (3, 3))
+    rows, errors = X[[0, 1, 2, 2]], noise[[0, 1, 2, 2]]
+    data = rows_to_fit(rows, None, 1, noise_of_rows(errors, rows))
+    assert len(data.table) == 3
+    found = data.moments(3, tensors=True).moments(3)
+    want = MomentTensors.from_samples(rows, 3, noise_covariance=errors)
+    np.testing.assert_allclose(found, want.about(np.zeros(3)), atol=1e-12)
 
 
 # Manners

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeAlias, TypeGu
 import numpy as np
 import numpy.typing as npt
 
+from momentmix.covariance import one_for_each_row
 from momentmix.support.array import Array, ArrayLike
 
 if TYPE_CHECKING:
@@ -161,7 +162,7 @@ def _apply(
 ) -> Array:
     if len(X) == 0:  # of the right shape and dtype, from one row that is dropped again
         return function(model, np.zeros((1, X.shape[1])), None)[:0]
-    return function(model, X, common if own is None else own.reshape(-1, *noise_shape))
+    return function(model, X, _noise_of_block(X, common, own, noise_shape))
 
 
 def _on_block(
@@ -187,14 +188,19 @@ def _on_block(
     if weights is not None:
         weights = np.asarray(weights, dtype=np.float64)[:, 0]
     if noise_shape is not None:
-        noise = common if own is None else own.reshape(-1, *noise_shape)
-        named = {**named, "noise_covariance": noise}
+        named = {**named, "noise_covariance": _noise_of_block(X, common, own, noise_shape)}
     try:
         result[0, 0] = function(np.asarray(X), weights, *arguments, **named)
     except ValueError as error:
         kind = type(error) if type(error).__init__ is ValueError.__init__ else ValueError
         raise kind(f"block {i} of X: {error}") from error
     return result
+
+
+def _noise_of_block(
+    X: np.ndarray, common: np.ndarray | None, own: np.ndarray | None, shape: tuple[int, ...]
+) -> np.ndarray | None:
+    return common if own is None else one_for_each_row(own.reshape(-1, *shape), X.shape[1])
 
 
 def _sum(parts: list[np.ndarray]) -> np.ndarray:

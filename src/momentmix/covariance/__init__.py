@@ -20,6 +20,7 @@ from momentmix.covariance.validation import (
     component_covariance,
     covariance_type,
     noise_covariance,
+    one_for_each_row,
 )
 from momentmix.covariance.zero import Zero
 
@@ -43,4 +44,5 @@ __all__ = [
     "component_covariance",
     "covariance_type",
     "noise_covariance",
+    "one_for_each_row",
 ]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
+import numpy as np
+
 from momentmix.covariance.base import Covariance, Kind
 from momentmix.covariance.diagonal import Diagonal
 from momentmix.covariance.full import Full
@@ -87,6 +89,18 @@ def noise_covariance(
         row = _first_refused(kind, array, n, name)
         _checked(kind, array[row : row + 1, ...], n, f"row {row}: {name}")
         raise
+
+
+def one_for_each_row(noise: np.ndarray, n: int) -> np.ndarray:
+    """Noise (p,), (p, n) or (p, n, n) of p rows, so that nobody can take it for one of all rows.
+
+    Where p is n, an (n, n) array would be a matrix that all rows share, and (n,) the variances of
+    features, so that each row then has a matrix of its own.
+    """
+    if len(noise) != n or noise.ndim == 3:
+        return noise
+    variances = np.broadcast_to(noise[:, None], (n, n)) if noise.ndim == 1 else noise
+    return np.asarray(variances[:, :, None] * np.eye(n))
 
 
 def _first_refused(kind: Kind, array: Array, n: int, name: str) -> int:

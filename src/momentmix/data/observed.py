@@ -57,9 +57,8 @@ class ObservedData:
         """
         if not self.gaps and not tensors:
             return self.debiased()
-        noise = self.table.noise
-        array = None if noise is None else noise.array
-        found = tensors_with_gaps(self.table.X, order, self.weights, array)
+        noise = self.table.noise_array()
+        found = tensors_with_gaps(self.table.X, order, self.weights, noise)
         if noise is None:  # moments of noisy rows may contradict each other by chance
             check_gaps(found)
         return TensorData(found, self.count)

@@ -44,11 +44,8 @@ class MixtureGiven:
         return result
 
     def probabilities(self) -> np.ndarray:
-        """Of the components; (p, m). They are alike where all densities are 0 to float64."""
-        log_joint = self.log_joint()
-        log_joint[np.all(log_joint == -np.inf, axis=1)] = 0.0
-        R = np.exp(log_joint - log_joint.max(axis=1, keepdims=True))
-        return np.asarray(R / R.sum(axis=1, keepdims=True))
+        """Of the components; (p, m)."""
+        return probabilities(self.log_joint())
 
     def means(self) -> np.ndarray:
         """E[v_i | x_i]; (p, n)."""
@@ -103,6 +100,14 @@ class MixtureGiven:
         v = self.gaussians.means[j] + _normal(covariance, len(rows), rng)
         away = ObservedRows(rows.X - v - _noise(rows, rng), rows.noise)
         return v + away.expected(Gaussians(np.zeros((1, rows.n)), covariance))
+
+
+def probabilities(log_joint: np.ndarray) -> np.ndarray:
+    """Of the components of each row (p, m), alike where all densities are 0 to float64."""
+    highest = log_joint.max(axis=1, keepdims=True)
+    R = np.exp(log_joint - np.where(np.isfinite(highest), highest, 0.0))
+    R[highest[:, 0] == -np.inf] = 1.0
+    return np.asarray(R / R.sum(axis=1, keepdims=True))
 
 
 def _normal(covariance: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:

@@ -9,9 +9,9 @@ from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from momentmix.cluster.rows import DaskRows, feature_names, is_dask, map_rows
+from momentmix.distributions.given_rows import probabilities
 from momentmix.distributions.mixture import Mixture
 from momentmix.estimators.rows import Table
-from momentmix.likelihood.density import softmax
 from momentmix.support.array import to_numpy
 from momentmix.support.checks import generator
 
@@ -270,10 +270,8 @@ class MixturePredictions(DensityMixin, BaseEstimator):
 
 
 def posterior(mixture: Mixture, X: np.ndarray, noise_covariance: Table = None) -> np.ndarray:
-    """(p, m); components are alike where all their densities are 0 to float64."""
-    log_joint = to_numpy(mixture.log_joint(X, noise_covariance))
-    log_joint[np.all(log_joint == -np.inf, axis=1)] = 0.0
-    return softmax(log_joint)[0]
+    """The probability of each component for each row; (p, m)."""
+    return probabilities(to_numpy(mixture.log_joint(X, noise_covariance)))
 
 
 def _log_density(mixture: Mixture, X: np.ndarray, noise_covariance: Table) -> np.ndarray:

@@ -8,7 +8,13 @@ from typing import TypeVar
 
 import numpy as np
 
-from momentmix.covariance import Covariance, Diagonal, Full, noise_covariance
+from momentmix.covariance import (
+    Covariance,
+    Diagonal,
+    Full,
+    noise_covariance,
+    one_for_each_row,
+)
 from momentmix.observed.errors import ErrorPart
 from momentmix.observed.gaps import GapPart
 from momentmix.observed.part import Evaluated, Gaussians, Part
@@ -84,6 +90,13 @@ class ObservedRows:
             parts.append(to_numpy(self.noise.array).reshape(len(self), -1))
         return np.hstack(parts)
 
+    def noise_array(self) -> np.ndarray | None:
+        """The noise as a user would give it."""
+        if self.noise is None:
+            return None
+        array = to_numpy(self.noise.array)
+        return array if self.noise.shared else one_for_each_row(array, self.n)
+
     def noise_variances(self) -> np.ndarray:
         """Of each feature of each row; (p or 1, n), zeros without noise."""
         if self.noise is None:
@@ -143,7 +156,11 @@ class ObservedRows:
             return _by_gaps(every, self.X, to_numpy(self.noise.matrices())[0])
         array = self.noise.variances() if self.noise.diagonal else self.noise.matrices()
         noise = to_numpy(array)
-        kinds, of_row = np.unique(noise.reshape(len(noise), -1), axis=0, return_inverse=True)
+        flat = noise.reshape(len(noise), -1)
+        # Rows with the same noise have the same sum, and sums are sorted in no time.
+        if len(np.unique(flat.sum(axis=1))) * SHARING > len(self):
+            return [ErrorPart(every, self.X, noise)]
+        kinds, of_row = np.unique(flat, axis=0, return_inverse=True)
         if len(kinds) * SHARING > len(self):
             return [ErrorPart(every, self.X, noise)]
         parts: list[Part] = []

@@ -56,8 +56,8 @@ def one_gaussian(
         outer = away**2 if separate else np.outer(away, away)
         spread = np.sum(seconds, axis=0) / weights.sum() - outer
         if not separate:
-            own = np.diag(np.diag(spread))
-            spread = ((spread + spread.T) / 2 + ridge * own) / (1 + ridge)
+            alone = np.diag(np.diag(spread))  # without correlations
+            spread = ((spread + spread.T) / 2 + ridge * alone) / (1 + ridge)
         spread = spread + floor
         found = Gaussians(found.means + away, spread[None])
     return found
