@@ -24,6 +24,7 @@ from deconvolution import deconvolution, noisy_rows, simulated
 from machine import machine
 from momentmix import MomentMixture
 from momentmix.covariance import Full
+from momentmix.data.observed import CompletedRows
 from momentmix.data.parameters import Parameters
 from momentmix.likelihood.observed import ObservedLikelihood
 from momentmix.likelihood.rows import RowLikelihood
@@ -38,9 +39,8 @@ def with_noise(X: np.ndarray, noise: np.ndarray | None, prior: str | None) -> Ob
     p, n = X.shape
     rows = ObservedRows(X, None if noise is None else Full(noise, n))
     filled = np.where(np.isnan(X), 0.0, X)
-    return ObservedLikelihood(
-        rows, filled, np.zeros(p), None, Full, 1e-9, prior=Full.prior(n, prior)
-    )
+    completed = CompletedRows(rows, filled, np.zeros(p))
+    return ObservedLikelihood(completed, None, Full, 1e-9, prior=Full.prior(n, prior))
 
 
 def xdgmm() -> type | None:

@@ -15,6 +15,7 @@ from sklearn.utils import get_tags
 import oracles
 from momentmix import CollapseWarning, KnownCovarianceMixture, Mixture, MomentMixture, MomentTensors
 from momentmix.covariance import COVARIANCE_TYPES, Diagonal, Full, covariance_type, noise_covariance
+from momentmix.data.observed import CompletedRows
 from momentmix.data.parameters import Parameters
 from momentmix.estimators.rows import rows_to_fit
 from momentmix.likelihood.observed import ObservedLikelihood
@@ -120,13 +121,16 @@ def test_densities_and_what_lies_behind(kind, form, rng):
     np.testing.assert_allclose(filled[~seen], expected[~seen], rtol=1e-9, atol=1e-9)
 
 
+def standing(rows):
+    """Rows in their own units, where nothing has to stand in for them."""
+    return CompletedRows(rows, np.zeros(rows.X.shape), np.zeros(len(rows)))
+
+
 def likelihood_of(X, kind, noise, weights=None, A=None, floor=1e-12):
     """That of rows in their own units, or of rows z with x = z A."""
     rows = ObservedRows(X, noise_of_rows(noise, X))
     own = covariance_type(kind)
-    return ObservedLikelihood(
-        rows, np.zeros(X.shape), np.zeros(len(X)), weights, own, floor, to_features=A
-    )
+    return ObservedLikelihood(standing(rows), weights, own, floor, to_features=A)
 
 
 @pytest.mark.parametrize("form", ["none", "matrix", "cells", "matrices"])
@@ -267,9 +271,7 @@ def test_what_holds_covariances_where_gaps_leave_them_open(kind, rng):
     X = with_gaps(rng, rng.normal(size=(60, n)), 0.4)
     X[np.all(np.isnan(X), axis=1), 0] = 0.0
     rows = ObservedRows(X)
-    likelihood = ObservedLikelihood(
-        rows, np.zeros(X.shape), np.zeros(60), None, own, 1e-9, anchor=anchor
-    )
+    likelihood = ObservedLikelihood(standing(rows), None, own, 1e-9, anchor=anchor)
     at, before = Parameters.of(mixture), -np.inf
     for _ in range(8):
         step = likelihood.step(at)
@@ -420,7 +422,7 @@ def test_noise_on_a_grid_of_values_is_shared(rng):
     mixture = mixture_of(rng, "full", 2, 3)
     steps = []
     for rows in (shared, apart):
-        likelihood = ObservedLikelihood(rows, np.zeros(X.shape), np.zeros(400), None, Full, 1e-12)
+        likelihood = ObservedLikelihood(standing(rows), None, Full, 1e-12)
         steps.append(likelihood.step(Parameters.of(mixture)).after)
     np.testing.assert_allclose(steps[0].means, steps[1].means, rtol=1e-9)
     np.testing.assert_allclose(steps[0].covariances, steps[1].covariances, rtol=1e-9)
@@ -499,6 +501,23 @@ def test_rows_on_a_cluster(rng):
         )
         filled = other.impute(there, noise_covariance=far).compute()
         np.testing.assert_allclose(filled, other.impute(X, noise_covariance=here), atol=1e-12)
+
+
+def test_a_block_without_any_value(rng):
+    """It adds nothing, wherever it stands."""
+    X = with_gaps(rng, rng.normal(size=(4000, 2)) + np.repeat([[0.0], [6.0]], 2000, axis=0), 0.05)
+    X[np.all(np.isnan(X), axis=1), 0] = 0.0
+    rng.shuffle(X)
+    empty = np.vstack([np.full((1000, 2), np.nan), X])
+    one = MomentMixture(2, random_state=0).fit(da.from_array(X, chunks=(1000, 2)))
+    other = MomentMixture(2, random_state=0).fit(da.from_array(empty, chunks=(1000, 2)))
+    np.testing.assert_allclose(other.means_, one.means_, atol=1e-3)
+    assert other.lower_bound_ == pytest.approx(one.lower_bound_, abs=1e-4)
+
+
+def test_light_rows_are_told_of(gappy):
+    with pytest.warns(UserWarning, match="count as so many rows beside the prior"):
+        MomentMixture(1, random_state=0).fit(gappy, sample_weight=np.full(len(gappy), 0.01))
 
 
 @pytest.mark.parametrize("shape", [(), (2,), (2, 2)])

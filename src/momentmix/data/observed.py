@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from momentmix.covariance import Kind, Zero
@@ -9,8 +11,21 @@ from momentmix.data.frame import Frame
 from momentmix.data.gaps import check_gaps, tensors_with_gaps
 from momentmix.data.sources import AtomData, Place, TensorData
 from momentmix.moments.atoms import Atoms
-from momentmix.observed import ObservedRows
+from momentmix.observed import Gaussians, ObservedRows
 from momentmix.observed.single import one_gaussian
+
+
+class CompletedRows(NamedTuple):
+    """Rows as they were observed, and complete rows that stand in for them where places matter."""
+
+    observed: ObservedRows  # in the units of their features
+    X: np.ndarray  # (p, n), in the coordinates of a fit: gaps are filled and noise is shrunk
+    shifts: np.ndarray  # (p,), from log densities in those units to log densities in a frame
+    one: Gaussians | None = None  # for all rows; None if it is yet to be found
+
+    def take(self, rows: np.ndarray) -> CompletedRows:
+        """Some of the rows; the one Gaussian that they have may be another one."""
+        return CompletedRows(self.observed.take(rows), self.X[rows], self.shifts[rows])
 
 
 class ObservedData:
@@ -33,6 +48,15 @@ class ObservedData:
         mean, covariance = one_gaussian(self.table, self.shares, self.count, kind.diagonal)
         matrix = covariance[0] if covariance.ndim == 3 else np.diag(covariance[0])
         return Frame(kind, mean[0], matrix)
+
+    def within(self, frame: Frame) -> CompletedRows:
+        """The rows in the units of their features, and what stands in for them in a frame."""
+        observed = self.table.scaled(frame.centre, frame.units)
+        one = one_gaussian(observed, self.shares, self.count, frame.kind.diagonal)
+        X = observed.expected(one)
+        if frame.to_features is not None:
+            X = np.linalg.solve(frame.to_features.T, X.T).T
+        return CompletedRows(observed, X, shifts_of_gaps(self.table, frame), one)
 
     @property
     def gaps(self) -> bool:
@@ -69,21 +93,6 @@ class ObservedData:
         covariance = Zero(self.n) if noise is None else noise.negative()
         weights = 1 / p if self.weights is None else self.weights
         return AtomData(Atoms(weights, self.table.X, covariance, np), self.count)
-
-
-class Completed:
-    """Complete rows in the coordinates of a frame, in which gaps are filled and noise is shrunk.
-
-    They stand for what was observed wherever only their places matter. ``observed`` are the rows in
-    the units of their features.
-    """
-
-    def __init__(self, data: ObservedData, frame: Frame) -> None:
-        self.observed = data.table.scaled(frame.centre, frame.units)
-        one = one_gaussian(self.observed, data.shares, data.count, frame.kind.diagonal)
-        U = self.observed.expected(one)
-        self.X = U if frame.to_features is None else np.linalg.solve(frame.to_features.T, U.T).T
-        self.shifts = shifts_of_gaps(data.table, frame)
 
 
 def shifts_of_gaps(rows: ObservedRows, frame: Frame) -> np.ndarray:

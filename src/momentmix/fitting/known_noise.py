@@ -16,7 +16,7 @@ import numpy as np
 from momentmix.covariance import Covariance, Spherical, common_noise
 from momentmix.data.cluster import ClusterData
 from momentmix.data.frame import Frame
-from momentmix.data.observed import Completed, ObservedData
+from momentmix.data.observed import ObservedData
 from momentmix.data.parameters import Parameters
 from momentmix.data.sources import AtomData, Data, TensorData, mean_and_covariance
 from momentmix.decomposition.terms import TermInit, TermSearch
@@ -144,7 +144,15 @@ def known_noise_problem(data: Data | ObservedData, plan: Plan, covariance: Array
     scaled = data.within(frame.frame)
     likelihood: Likelihood | None = None
     if observed is not None and plan.polish:
-        likelihood = _observed_likelihood(observed, frame)
+        likelihood = ObservedLikelihood(
+            observed.within(frame.frame),
+            observed.weights,
+            Spherical,
+            0.0,
+            variance=frame.variance,
+            count=observed.count,
+            to_features=frame.frame.to_features,
+        )
     elif rows is not None and isinstance(scaled, AtomData):
         ordered = scaled.in_order()
         likelihood = RowLikelihood(
@@ -174,22 +182,6 @@ def known_noise_problem(data: Data | ObservedData, plan: Plan, covariance: Array
         rows=rows,
         cluster=cluster,
         definite=definite,
-    )
-
-
-def _observed_likelihood(data: ObservedData, frame: NoiseFrame) -> ObservedLikelihood:
-    """That of rows with gaps, or with errors of their own besides the noise."""
-    completed = Completed(data, frame.frame)
-    return ObservedLikelihood(
-        completed.observed,
-        completed.X,
-        completed.shifts,
-        data.weights,
-        Spherical,
-        0.0,
-        variance=frame.variance,
-        count=data.count,
-        to_features=frame.frame.to_features,
     )
 
 

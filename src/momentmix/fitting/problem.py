@@ -13,7 +13,7 @@ from momentmix.data.cluster import ClusterData
 from momentmix.data.content import LARGE_DATA
 from momentmix.data.frame import Frame
 from momentmix.data.gaps import check_gaps, tensors_with_gaps
-from momentmix.data.observed import Completed, ObservedData
+from momentmix.data.observed import ObservedData
 from momentmix.data.parameters import Parameters
 from momentmix.data.rounding import least_variances, rounding_variances
 from momentmix.data.sources import AtomData, Data, TensorData
@@ -156,20 +156,14 @@ def _of_rows(rows: AtomData, plan: Plan) -> Problem:
 
 def _of_observed(data: ObservedData, plan: Plan) -> Problem:
     """Rows with gaps or noise in memory: as other rows, with the likelihood of what was seen."""
-    frame = data.frame(plan.kind)
-    if plan.omega is not None:
-        frame = Frame.about_the_origin(plan.kind, frame)
-    rows = Completed(data, frame)
-    hidden = least_variances(data.table.X)
-    if plan.rounding and data.table.noise is None:
-        hidden = np.maximum(hidden, rounding_variances(data.table.X, data.weights, data.count))
+    _warn_of_light_rows(plan, data.rows, data.count)
+    frame = _frame(data, plan)
+    rows, rounding = data.within(frame), plan.rounding and data.table.noise is None
     likelihood = ObservedLikelihood(
-        rows.observed,
-        rows.X,
-        rows.shifts,
+        rows,
         data.weights,
         plan.kind,
-        frame.bound(plan.floor, hidden),
+        _floor(data.table.X, data.weights, data.count, frame, plan.floor, rounding),
         prior=plan.prior,
         count=data.count,
         to_features=frame.to_features,
@@ -234,7 +228,7 @@ def on_cluster(data: ClusterData, plan: Plan) -> tuple[Data, float]:
     return TensorData(tensors), 1 - float(np.mean(tensors.presence))
 
 
-def _frame(data: Data, plan: Plan) -> Frame:
+def _frame(data: Data | ObservedData, plan: Plan) -> Frame:
     """Centred and scaled coordinates; the paper's ω speaks of the given origin and one unit."""
     frame = data.frame(plan.kind)
     return frame if plan.omega is None else Frame.about_the_origin(plan.kind, frame)
@@ -256,22 +250,38 @@ def tensors_of(data: Data, order: int) -> TensorData:
 
 
 def _row_likelihood(rows: AtomData, scaled: AtomData, frame: Frame, plan: Plan) -> RowLikelihood:
-    X, count = rows.X, rows.count
-    if plan.prior is not None and count < 0.1 * len(X):
-        warn_user(
-            f"the weights of {len(X)} rows sum to {count:g}, and count as so many rows beside "
-            "the prior; scale them to sum to the number of rows, or use prior=None",
-            UserWarning,
-        )
-    hidden = least_variances(X)
-    if plan.rounding:
-        hidden = np.maximum(hidden, rounding_variances(X, rows.weights, count))
+    _warn_of_light_rows(plan, len(rows.X), rows.count)
     return RowLikelihood(
         scaled.X,
         scaled.weights,
         plan.kind,
-        frame.bound(plan.floor, hidden),
+        _floor(rows.X, rows.weights, rows.count, frame, plan.floor, plan.rounding),
         prior=plan.prior,
-        count=count,
+        count=rows.count,
         to_features=frame.to_features,
     )
+
+
+def _warn_of_light_rows(plan: Plan, p: int, count: float) -> None:
+    """Warn where rows weigh next to nothing beside the prior."""
+    if plan.prior is not None and count < 0.1 * p:
+        warn_user(
+            f"the weights of {p} rows sum to {count:g}, and count as so many rows beside "
+            "the prior; scale them to sum to the number of rows, or use prior=None",
+            UserWarning,
+        )
+
+
+def _floor(
+    X: np.ndarray,
+    weights: np.ndarray | None,
+    count: float,
+    frame: Frame,
+    least: float,
+    rounding: bool,
+) -> Bound:
+    """The least covariance in a frame, also by what rounding of the rows has hidden."""
+    hidden = least_variances(X)
+    if rounding:
+        hidden = np.maximum(hidden, rounding_variances(X, weights, count))
+    return frame.bound(least, hidden)

@@ -9,7 +9,7 @@ import numpy as np
 from momentmix.cluster.rows import DaskRows, plus
 from momentmix.covariance import Anchor, Kind, LogNormalPrior
 from momentmix.data.frame import Frame
-from momentmix.data.observed import shifts_of_gaps
+from momentmix.data.observed import CompletedRows, shifts_of_gaps
 from momentmix.data.parameters import Parameters
 from momentmix.likelihood.density import Density, Sums
 from momentmix.likelihood.em import Likelihood
@@ -74,16 +74,19 @@ def _observed_sums(
     noise_covariance: ArrayLike | None = None,
 ) -> tuple[np.ndarray, ...]:
     told = np.flatnonzero(~np.all(np.isnan(X), axis=1))
-    noise = noise_of_rows(noise_covariance, X) if len(X) else None
-    rows = ObservedRows(X, noise).take(told).scaled(frame.centre, frame.units)
+    if len(told) == 0:
+        return _no_sums(kind, parameters, groups)
+    observed = ObservedRows(X, noise_of_rows(noise_covariance, X)).take(told)
+    observed = observed.scaled(frame.centre, frame.units)
     w = np.ones(len(told)) if weights is None else weights[told]
-    here = ObservedLikelihood(
-        rows,
-        np.empty((len(told), rows.n)),  # where the rows are found does not matter here
-        shifts_of_gaps(rows, frame),
-        w,
-        kind,
-        0.0,
-        to_features=frame.to_features,
-    )
+    # Where the rows lie does not matter for sums, so nothing stands in for them.
+    rows = CompletedRows(observed, np.empty(observed.X.shape), shifts_of_gaps(observed, frame))
+    here = ObservedLikelihood(rows, w, kind, 0.0, to_features=frame.to_features)
     return (np.asarray(np.sum(w)), *here.sums(parameters, groups))
+
+
+def _no_sums(kind: Kind, parameters: Parameters, groups: int) -> tuple[np.ndarray, ...]:
+    """Sums over no rows."""
+    count, n = parameters.means.shape
+    shapes = (), (groups,), (count,), (count, n), (count, kind.width(n))
+    return tuple(np.zeros(shape) for shape in shapes)

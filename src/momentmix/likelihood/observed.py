@@ -12,10 +12,11 @@ from functools import cached_property
 import numpy as np
 
 from momentmix.covariance import Anchor, Bound, Kind, LogNormalPrior
+from momentmix.data.observed import CompletedRows
 from momentmix.data.parameters import Parameters
 from momentmix.likelihood.density import Sums, softmax
 from momentmix.likelihood.rows import RowLikelihood, summed
-from momentmix.observed import Evaluated, Gaussians, ObservedRows
+from momentmix.observed import Evaluated, Gaussians
 from momentmix.observed.single import one_gaussian
 from momentmix.support.array import to_numpy
 
@@ -26,17 +27,13 @@ SINGLE_STEPS = 20
 class ObservedLikelihood(RowLikelihood):
     """The likelihood of rows in the units of their features, for mixtures in other coordinates.
 
-    ``observed`` are the rows as u, where u = z A for the coordinates z of the fit and A (n, n)
-    is ``to_features``, or z itself where that is None. ``shifts`` (p,) are added to log densities,
-    so that they are in the units of z, gaps included. X (p, n) are complete rows z that stand in
-    for what was observed where a start is looked for.
+    The rows as they were observed are u, where u = z A for the coordinates z of the fit and A
+    (n, n) is ``to_features``, or z itself where that is None.
     """
 
     def __init__(
         self,
-        observed: ObservedRows,
-        X: np.ndarray,
-        shifts: np.ndarray,
+        rows: CompletedRows,
         weights: np.ndarray | None,
         kind: Kind,
         floor: Bound,
@@ -46,10 +43,10 @@ class ObservedLikelihood(RowLikelihood):
         to_features: np.ndarray | None = None,
         anchor: Anchor | None = None,
     ) -> None:
-        super().__init__(X, weights, kind, floor, variance, prior, count, to_features)
+        super().__init__(rows.X, weights, kind, floor, variance, prior, count, to_features)
+        self.rows, self.observed, self.shifts = rows, rows.observed, rows.shifts
         self.anchor = anchor
-        self.observed, self.shifts = observed, shifts
-        self._separate = observed.is_separate(kind.diagonal and to_features is None)
+        self._separate = self.observed.is_separate(kind.diagonal and to_features is None)
 
     @property
     def complete(self) -> bool:
@@ -62,19 +59,9 @@ class ObservedLikelihood(RowLikelihood):
         share: float,
         prior: LogNormalPrior | None,
     ) -> ObservedLikelihood:
-        return ObservedLikelihood(
-            self.observed.take(rows),
-            self.X[rows],
-            self.shifts[rows],
-            weights,
-            self.kind,
-            self.floor,
-            self.variance,
-            prior,
-            share * self.count,
-            self.to_features,
-            self.anchor,
-        )
+        fixed = self.kind, self.floor, self.variance
+        count, own = share * self.count, self.rows.take(rows)
+        return ObservedLikelihood(own, weights, *fixed, prior, count, self.to_features, self.anchor)
 
     def log_joint(self, parameters: Parameters) -> np.ndarray:
         logs = _logs(parameters.weights)
@@ -120,6 +107,8 @@ class ObservedLikelihood(RowLikelihood):
     @cached_property
     def _one(self) -> Gaussians:
         """One Gaussian for all rows, in the units of the features."""
+        if self.rows.one is not None:
+            return self.rows.one
         return one_gaussian(self.observed, self.weights, self.count, self._separate)
 
     @cached_property
