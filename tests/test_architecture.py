@@ -31,6 +31,7 @@ LAYERS = (
     "likelihood",
     "decomposition",
     "fitting",
+    "uncertainty",
     "estimators",
     "selection",
     "imputation",

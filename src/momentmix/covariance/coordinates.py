@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 import numpy as np
 from scipy.linalg import block_diag
@@ -15,8 +16,13 @@ class Coordinates(ABC):
     Without a floor the numbers are the entries themselves (off-diagonal ones times √2, so that
     lengths are Frobenius norms): smooth and well scaled, but a covariance may come out indefinite.
     With a floor they are entries of a factor, Σ = floor I + L Lᵀ: always valid, less well scaled.
-    ``shape`` is that of the covariances, ``entries`` that of their numbers.
+    ``shape`` is that of the covariances, ``entries`` that of their numbers. ``variances`` (shape)
+    tells which entries of a covariance are variances, and ``units`` (size,) what entry a number of
+    1 stands for, without a floor.
     """
+
+    variances: np.ndarray
+    units: np.ndarray
 
     def __init__(
         self, shape: tuple[int, ...], entries: tuple[int, ...], floor: float | None
@@ -27,6 +33,10 @@ class Coordinates(ABC):
     @abstractmethod
     def encode(self, array: np.ndarray) -> np.ndarray:
         """The numbers of covariances; (size,)."""
+
+    @abstractmethod
+    def names(self, features: Sequence[str]) -> list[str]:
+        """Of the entries that the numbers stand for, one for each."""
 
     @abstractmethod
     def decode(self, x: np.ndarray) -> np.ndarray:
@@ -58,6 +68,12 @@ class VarianceCoordinates(Coordinates):
 
     def __init__(self, shape: tuple[int, ...], floor: float | None) -> None:
         super().__init__(shape, shape, floor)
+        self.variances, self.units = np.ones(shape, dtype=bool), np.ones(self.size)
+
+    def names(self, features: Sequence[str]) -> list[str]:
+        if len(self.shape) == 1:
+            return [f"variance {j}" for j in range(self.size)]
+        return [f"variance {j} {name}" for j in range(self.shape[0]) for name in features]
 
     def encode(self, array: np.ndarray) -> np.ndarray:
         array = np.reshape(array, self.shape)
@@ -87,6 +103,16 @@ class MatrixCoordinates(Coordinates):
         self._rows, self._columns = np.tril_indices(n)
         self._unit = np.where(self._rows == self._columns, 1.0, np.sqrt(0.5))
         super().__init__(shape, (self._stack[0], len(self._rows)), floor)
+        self.variances = np.broadcast_to(np.eye(n, dtype=bool), shape)
+        self.units = np.tile(self._unit, self._stack[0])
+
+    def names(self, features: Sequence[str]) -> list[str]:
+        numbers = [""] if len(self.shape) == 2 else [f" {j}" for j in range(self.shape[0])]
+        return [
+            f"variance{j} {features[a]}" if a == b else f"covariance{j} {features[b]} {features[a]}"
+            for j in numbers
+            for a, b in zip(self._rows.tolist(), self._columns.tolist(), strict=True)
+        ]
 
     def encode(self, array: np.ndarray) -> np.ndarray:
         array = np.reshape(array, self._stack)

@@ -56,8 +56,14 @@ class Tangent(ABC):
         """½ tr E_b(zzᵀ + C - I) for each row; (B, q)."""
 
     @abstractmethod
-    def curvature(self, r: np.ndarray, Z: np.ndarray, C: np.ndarray | None) -> Curvature:
+    def curvature(self, r: np.ndarray, Z: np.ndarray, C: np.ndarray) -> Curvature:
         """Second derivatives, summed over rows with weights r (B,)."""
+
+    @abstractmethod
+    def complete_curvature(
+        self, count: float, first: np.ndarray, features: np.ndarray
+    ) -> Curvature:
+        """The same of complete rows, from Σ r, Σ r z (n,) and Σ r features (q,)."""
 
     @abstractmethod
     def numbers(self, root: np.ndarray) -> np.ndarray:
@@ -87,21 +93,31 @@ class MatrixTangent(Tangent):
         products[:, self._i == self._j] -= 1
         return np.asarray(self._c * products)
 
-    def curvature(self, r: np.ndarray, Z: np.ndarray, C: np.ndarray | None) -> Curvature:
-        n, i, j = self.n, self._i, self._j
-        eye = np.eye(n)
+    def curvature(self, r: np.ndarray, Z: np.ndarray, C: np.ndarray) -> Curvature:
+        n = self.n
         squares = (Z[:, :, None] * Z[:, None, :]).reshape(len(Z), n * n)
-        if C is None:
-            P = r.sum() * eye
-            with_z = (r @ Z)[:, None, None] * eye
-            with_zz = np.multiply.outer(r @ squares, eye.reshape(-1))
-            twice = r.sum() * np.multiply.outer(eye.reshape(-1), eye.reshape(-1))
-        else:
-            each = (eye - C).reshape(len(Z), n * n)
-            weighted = each * r[:, None]
-            P = weighted.sum(axis=0).reshape(n, n)
-            with_z = (Z.T @ weighted).reshape(n, n, n)
-            with_zz, twice = squares.T @ weighted, each.T @ weighted
+        each = (np.eye(n) - C).reshape(len(Z), n * n)
+        weighted = each * r[:, None]
+        P = weighted.sum(axis=0).reshape(n, n)
+        return self._curvature(P, Z.T @ weighted, squares.T @ weighted, each.T @ weighted)
+
+    def complete_curvature(
+        self, count: float, first: np.ndarray, features: np.ndarray
+    ) -> Curvature:
+        eye = np.eye(self.n)
+        squares = count * eye
+        squares[self._i, self._j] += features / self._c
+        squares[self._j, self._i] = squares[self._i, self._j]
+        one = eye.reshape(-1)
+        with_zz, twice = np.outer(squares, one), count * np.outer(one, one)
+        return self._curvature(count * eye, np.outer(first, one), with_zz, twice)
+
+    def _curvature(
+        self, P: np.ndarray, with_z: np.ndarray, with_zz: np.ndarray, twice: np.ndarray
+    ) -> Curvature:
+        """From sums of P, z ⊗ P, zzᵀ ⊗ P and P ⊗ P, each matrix as a vector (n²,)."""
+        n, i, j = self.n, self._i, self._j
+        with_z = with_z.reshape(n, n, n)
         # E_b z has the entries c z_j at i and c z_i at j.
         mixed = self._c * (with_z[j, :, i] + with_z[i, :, j]).T
 
@@ -113,7 +129,8 @@ class MatrixTangent(Tangent):
             total += A[b[0], c[0], b[1], c[1]] + A[b[1], c[0], b[0], c[1]]
             return np.asarray(np.outer(self._c, self._c) * total)
 
-        return Curvature(P, mixed, _symmetric(both(with_zz)) - both(twice) / 2)
+        own = both(with_zz)
+        return Curvature(P, mixed, (own + own.T) / 2 - both(twice) / 2)
 
     def numbers(self, root: np.ndarray) -> np.ndarray:
         i, j, c = self._i, self._j, self._c
@@ -143,23 +160,20 @@ class VarianceTangent(Tangent):
             squares += np.diagonal(C, axis1=1, axis2=2)
         return np.asarray((squares - 1) / 2 @ self._stands_for)
 
-    def curvature(self, r: np.ndarray, Z: np.ndarray, C: np.ndarray | None) -> Curvature:
-        B = self._stands_for
-        if C is None:
-            P = r.sum() * np.eye(self.n)
-            mixed = np.diag(r @ Z)
-            own = np.diag(r @ (Z * Z) - r.sum() / 2)
-        else:
-            each = np.eye(self.n) - C
-            P = np.tensordot(r, each, axes=1)
-            mixed = np.einsum("b,bij,bj->ij", r, each, Z)
-            own = np.einsum("b,bi,bij,bj->ij", r, Z, each, Z)
-            own -= np.einsum("b,bij,bij->ij", r, each, each) / 2
+    def curvature(self, r: np.ndarray, Z: np.ndarray, C: np.ndarray) -> Curvature:
+        B, each = self._stands_for, np.eye(self.n) - C
+        P = np.tensordot(r, each, axes=1)
+        mixed = np.einsum("b,bij,bj->ij", r, each, Z)
+        own = np.einsum("b,bi,bij,bj->ij", r, Z, each, Z)
+        own -= np.einsum("b,bij,bij->ij", r, each, each) / 2
         return Curvature(P, mixed @ B, B.T @ own @ B)
+
+    def complete_curvature(
+        self, count: float, first: np.ndarray, features: np.ndarray
+    ) -> Curvature:
+        B = self._stands_for
+        own = np.diag(2 * features + count / 2 * B.sum(axis=0))
+        return Curvature(count * np.eye(self.n), first[:, None] * B, own)
 
     def numbers(self, root: np.ndarray) -> np.ndarray:
         return np.diag(root[: self.size] ** 2)
-
-
-def _symmetric(A: np.ndarray) -> np.ndarray:
-    return np.asarray((A + A.T) / 2)

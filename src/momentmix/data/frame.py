@@ -85,6 +85,12 @@ class Frame:
             covariance = covariance + np.tensordot(shares, matrices, axes=1)
         return cls(kind, centre, covariance)
 
+    @property
+    def factor(self) -> Bound:
+        """x - centre = factor z, for columns: a number, a vector or a matrix."""
+        factor: Bound = self.scale if self.kind.diagonal else self.scale.T
+        return factor
+
     def bound(self, least: float, variances: np.ndarray) -> Bound:
         """A lower bound of covariances: ``least`` in these units, and variances of the features.
 
@@ -132,5 +138,4 @@ class Frame:
     def back(self, parameters: Parameters) -> Parameters:
         """Parameters in the original coordinates."""
         weights, means, covariances = parameters
-        A = self.scale if self.kind.diagonal else self.scale.T
-        return Parameters(weights, self.restore(means), self.kind.mapped(covariances, A))
+        return Parameters(weights, self.restore(means), self.kind.mapped(covariances, self.factor))

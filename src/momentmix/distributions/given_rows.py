@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from momentmix.covariance import Covariance
 from momentmix.moments.atoms import Atoms
 from momentmix.observed import Evaluated, Gaussians, ObservedRows
+from momentmix.observed.draws import noise_draws, normal_draws
 from momentmix.support.array import to_numpy
 
 #: Rows of which random ones are made at a time.
@@ -97,8 +97,8 @@ class MixtureGiven:
     def _drawn_from(self, j: int, rows: ObservedRows, rng: np.random.Generator) -> np.ndarray:
         """v of rows that belong to component j; (rows, n)."""
         covariance = self.gaussians.covariances[j : j + 1]
-        v = self.gaussians.means[j] + _normal(covariance, len(rows), rng)
-        away = ObservedRows(rows.X - v - _noise(rows, rng), rows.noise)
+        v = self.gaussians.means[j] + normal_draws(covariance, len(rows), rng)
+        away = ObservedRows(rows.X - v - noise_draws(rows, rng), rows.noise)
         return v + away.expected(Gaussians(np.zeros((1, rows.n)), covariance))
 
 
@@ -108,23 +108,3 @@ def probabilities(log_joint: np.ndarray) -> np.ndarray:
     R = np.exp(log_joint - np.where(np.isfinite(highest), highest, 0.0))
     R[highest[:, 0] == -np.inf] = 1.0
     return np.asarray(R / R.sum(axis=1, keepdims=True))
-
-
-def _normal(covariance: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
-    """Samples of N(0, covariance), (1, n, n) or variances (1, n); (count, n)."""
-    n = covariance.shape[1]
-    Z = rng.standard_normal((count, n))
-    if covariance.ndim == 2:
-        return np.asarray(Z * np.sqrt(covariance))
-    values, vectors = np.linalg.eigh(covariance)
-    roots = vectors * np.sqrt(np.maximum(values, 0))[:, None, :]
-    return np.asarray((roots @ Z[:, :, None])[:, :, 0] if len(roots) > 1 else Z @ roots[0].T)
-
-
-def _noise(rows: ObservedRows, rng: np.random.Generator) -> np.ndarray | float:
-    """Noise as that of the rows; (p, n)."""
-    noise: Covariance | None = rows.noise
-    if noise is None:
-        return 0.0
-    array = noise.variances() if noise.diagonal else noise.matrices()
-    return _normal(to_numpy(array), len(rows), rng)

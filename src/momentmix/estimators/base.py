@@ -229,14 +229,19 @@ class MixtureEstimator(MixturePredictions):
         return problem, plan, hurried
 
     def _data(
-        self, X: Table, sample_weight: Table, noise_covariance: Table = None
+        self, X: Table, sample_weight: Table, noise_covariance: Table = None, reset: bool = True
     ) -> Data | ObservedData:
+        """Rows as data of a fit; without ``reset`` they must be like those that were fitted."""
         if is_dask(X):
             data = ClusterData(DaskRows(X, sample_weight, noise_covariance))
-            self._note_features(data.n, feature_names(X))
+            if reset:
+                self._note_features(data.n, feature_names(X))
+            else:
+                self._check_features(X)
             return data
-        X, counts = checked_rows(self, X, sample_weight, least=2)
-        self._dtype = X.dtype.type
+        X, counts = checked_rows(self, X, sample_weight, least=2, reset=reset)
+        if reset:
+            self._dtype = X.dtype.type
         noise = noise_of_rows(noise_covariance, X)
         names = vars(self).get("feature_names_in_")
         return rows_to_fit(X, counts, self.n_components, noise, names)

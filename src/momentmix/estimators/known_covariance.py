@@ -13,8 +13,9 @@ from numpy.typing import ArrayLike
 from momentmix.data.observed import ObservedData
 from momentmix.data.sources import Data
 from momentmix.decomposition.terms import TermInit
-from momentmix.estimators.base import SOLVED, MixtureEstimator
+from momentmix.estimators.base import SOLVED
 from momentmix.estimators.settings import check_known_noise_settings
+from momentmix.estimators.trust import TrustedEstimator
 from momentmix.fitting.known_noise import NoiseFrame, known_noise_problem
 from momentmix.fitting.plan import Plan, Sizes, known_noise_order, plan_known_noise
 from momentmix.fitting.problem import Problem
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-class KnownCovarianceMixture(MixtureEstimator):
+class KnownCovarianceMixture(TrustedEstimator):
     """Find signals, the means of a mixture, through Gaussian noise of known covariance.
 
     It works at noise levels where clusters overlap so much that k-means and EM from random starts
@@ -230,6 +231,10 @@ class KnownCovarianceMixture(MixtureEstimator):
             self.covariance_ = np.asarray(self.covariance, dtype=np.float64)
         else:
             self.covariance_ = cast(NoiseFrame, problem.frame).noise.array[0]
+
+    @property
+    def _free_covariances(self) -> bool:
+        return False
 
     def _n_parameters(self) -> int:
         m, n = self.means_.shape

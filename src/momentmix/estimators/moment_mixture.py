@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike
 from momentmix.covariance import CovarianceName, covariance_type
 from momentmix.data.observed import ObservedData
 from momentmix.data.sources import Data
-from momentmix.estimators.base import MixtureEstimator
 from momentmix.estimators.settings import check_mixture_settings
+from momentmix.estimators.trust import TrustedEstimator
 from momentmix.fitting.plan import Plan, Sizes, mixture_order, plan_mixture
 from momentmix.fitting.problem import Problem, mixture_problem
 from momentmix.likelihood.starts import InitParams
@@ -21,7 +21,7 @@ from momentmix.matching.matching import SolverName
 from momentmix.matching.starts import Init
 
 
-class MomentMixture(MixtureEstimator):
+class MomentMixture(TrustedEstimator):
     """Gaussian mixture model with the methods of scikit-learn's ``GaussianMixture``.
 
     Fits rows in memory by EM on a penalised likelihood, and then repairs the result: it merges two

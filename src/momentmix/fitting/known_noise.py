@@ -46,7 +46,7 @@ class NoiseFrame:
 
     def __init__(self, noise: Covariance, frame: Frame, variance: float) -> None:
         self.noise, self.frame, self.variance = noise, frame, variance
-        self.kind, self.log_volume = noise.kind, frame.log_volume
+        self.kind, self.log_volume, self.factor = noise.kind, frame.log_volume, frame.factor
 
     def components(self, weights: np.ndarray, means: np.ndarray) -> Parameters:
         """Components at means in these coordinates."""

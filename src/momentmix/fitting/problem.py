@@ -51,6 +51,10 @@ class Coordinates(Protocol):
     kind: Kind  # of covariances in the coordinates of X
     log_volume: float
 
+    @property
+    def factor(self) -> Bound:
+        """By which differences are multiplied on the way to the coordinates of X."""
+
     def apply(self, X: np.ndarray) -> np.ndarray:
         """Points in the coordinates of the fit."""
 

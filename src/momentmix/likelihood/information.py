@@ -14,8 +14,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import block_diag
+from scipy.linalg.blas import dsyrk
 
+from momentmix.covariance.tangent import Curvature
 from momentmix.data.parameters import Parameters
 from momentmix.likelihood.em import Likelihood
 from momentmix.likelihood.rows import Behind, RowLikelihood
@@ -23,6 +24,8 @@ from momentmix.likelihood.scores import Directions, row_scores
 
 #: The change in which second derivatives of the penalty are taken, relative to each covariance.
 STEP = 1e-4
+#: Numbers in a block of scores.
+BLOCK_NUMBERS = 1 << 18
 #: Mixtures of which the penalty is taken at once.
 TOGETHER = 256
 
@@ -62,26 +65,52 @@ def information_sums(
 
     In η all are of responsibilities alone: as they differ by constants, covariances do not.
     """
+    m, width, tangent = directions.m, len(directions.own[0]), directions.tangent
 
-    def block(
-        places: slice | np.ndarray, behind: Behind
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def block(places: slice | np.ndarray, behind: Behind) -> tuple[np.ndarray, ...]:
         weights, R = rows.weights[places], behind.responsibilities
-        S = np.zeros((len(weights), directions.size))
-        H = np.zeros((directions.size, directions.size))
-        for j, own in enumerate(directions.own):
+        roots = np.sqrt(weights)
+        S = np.empty((len(weights), m, width))
+        squares, curvatures = np.empty((m, width, width)), np.zeros((m, width, width))
+        for j in range(m):
             F, Z, C = directions.features(j, behind)
-            S[:, own] += R[j][:, None] * F
             r = weights * R[j]
-            means, mixed, covariances = directions.tangent.curvature(r, Z, C)
-            here = block_diag(0.0, np.block([[means, mixed], [mixed.T, covariances]]))
-            H[np.ix_(own, own)] += here - F.T @ (F * r[:, None])
-        outer = S.T @ (S * weights[:, None])
-        return weights @ S, H + outer, outer
+            np.multiply(F, (roots * R[j])[:, None], out=S[:, j])
+            squares[j] = F.T @ (F * r[:, None])
+            if C is not None:
+                curvatures[j] = _of_one(tangent.curvature(r, Z, C))
+        flat = S.reshape(len(S), m * width)
+        return roots @ flat, squares, curvatures, dsyrk(1.0, flat.T, lower=1)
 
-    parts = rows.each(directions.parameters, block)
-    score, observed, outer = (sum(part, start=np.zeros(())) for part in zip(*parts, strict=True))
-    return score, observed, outer
+    parts = rows.each(directions.parameters, block, most=BLOCK_NUMBERS // directions.size)
+    sums = [sum(part, start=np.zeros(())) for part in zip(*parts, strict=True)]
+    score, squares, curvatures, outer = sums
+    if rows.complete:
+        n, firsts = directions.n, squares[:, 0]
+        curvatures = np.array(
+            [_of_one(tangent.complete_curvature(f[0], f[1 : n + 1], f[n + 1 :])) for f in firsts]
+        )
+    outer = np.tril(outer) + np.tril(outer, -1).T
+    # From one component after the other to the directions, in which some have a place in common.
+    to = np.concatenate(directions.own)
+    total = np.zeros(directions.size)
+    np.add.at(total, to, score)
+    together = np.zeros((directions.size, directions.size))
+    np.add.at(together, (to[:, None], to), outer)
+    observed = together.copy()
+    for own, of_one in zip(directions.own, curvatures - squares, strict=True):
+        observed[np.ix_(own, own)] += of_one
+    return total, observed, together
+
+
+def _of_one(curvature: Curvature) -> np.ndarray:
+    """Of one component, with its weight, of which second derivatives are the same for all rows."""
+    means, mixed, covariances = curvature
+    n, size = len(means), 1 + sum(mixed.shape)
+    result = np.zeros((size, size))
+    result[1 : n + 1, 1 : n + 1], result[n + 1 :, n + 1 :] = means, covariances
+    result[1 : n + 1, n + 1 :], result[n + 1 :, 1 : n + 1] = mixed, mixed.T
+    return result
 
 
 def penalty_curvature(likelihood: Likelihood, directions: Directions) -> np.ndarray:

@@ -17,7 +17,8 @@ from momentmix.data.observed import CompletedRows
 from momentmix.data.parameters import Parameters
 from momentmix.likelihood.density import Sums, softmax
 from momentmix.likelihood.rows import Behind, RowLikelihood, T, summed
-from momentmix.observed import Evaluated, Gaussians
+from momentmix.observed import Evaluated, Gaussians, ObservedRows
+from momentmix.observed.draws import noise_draws
 from momentmix.observed.single import one_gaussian
 from momentmix.support.array import to_numpy
 
@@ -64,6 +65,19 @@ class ObservedLikelihood(RowLikelihood):
         count, own = share * self.count, self.rows.take(rows)
         return ObservedLikelihood(own, weights, *fixed, prior, count, self.to_features, self.anchor)
 
+    def drawn(self, parameters: Parameters, rng: np.random.Generator) -> ObservedLikelihood:
+        """Rows with gaps where these have them, and with noise like theirs."""
+        p = max(round(self.count), 1)
+        shares = self.weights / self.weights.sum()
+        like = np.arange(len(shares)) if p == len(shares) else rng.choice(len(shares), p, p=shares)
+        observed, Z = self.observed.take(like), self._drawn(parameters, p, rng)
+        U = Z if self.to_features is None else Z @ self.to_features
+        U = U + noise_draws(observed, rng)
+        again = ObservedRows(np.where(observed.seen, U, np.nan), observed.noise)
+        fixed = self.kind, self.floor, self.variance, self.prior, self.count
+        rows = CompletedRows(again, Z, self.shifts[like])
+        return ObservedLikelihood(rows, None, *fixed, self.to_features, self.anchor)
+
     def log_joint(self, parameters: Parameters) -> np.ndarray:
         logs = _logs(parameters.weights)
         result = np.empty((len(self.X), len(logs)))
@@ -90,7 +104,10 @@ class ObservedLikelihood(RowLikelihood):
         return self._of_rows(sums, parameters.means)
 
     def each(
-        self, parameters: Parameters, function: Callable[[slice | np.ndarray, Behind], T]
+        self,
+        parameters: Parameters,
+        function: Callable[[slice | np.ndarray, Behind], T],
+        most: int | None = None,
     ) -> list[T]:
         gaussians, back = self._gaussians(parameters), self._to_fit_matrix
         logs = _logs(parameters.weights)[:, None]

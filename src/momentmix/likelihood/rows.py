@@ -12,6 +12,7 @@ import numpy as np
 from momentmix.covariance import Bound, Kind, LogNormalPrior
 from momentmix.data.content import DIGITS, LARGE_DATA, by_distance
 from momentmix.data.parameters import Parameters
+from momentmix.distributions.mixture import Mixture
 from momentmix.likelihood.density import Density, Sums, softmax
 from momentmix.likelihood.em import Arguments, Likelihood
 from momentmix.support.array import to_numpy
@@ -88,6 +89,23 @@ class RowLikelihood(Likelihood):
         other.prior = prior
         return other
 
+    def reweighted(self, weights: np.ndarray) -> RowLikelihood:
+        """The same rows with other weights, of sum 1."""
+        other = copy(self)
+        other.weights = weights
+        return other
+
+    def drawn(self, parameters: Parameters, rng: np.random.Generator) -> RowLikelihood:
+        """As many rows as these count for, drawn from a mixture."""
+        Z = self._drawn(parameters, max(round(self.count), 1), rng)
+        fixed = self.kind, self.floor, self.variance, self.prior
+        return RowLikelihood(Z, None, *fixed, self.count, self.to_features)
+
+    def _drawn(self, parameters: Parameters, p: int, rng: np.random.Generator) -> np.ndarray:
+        """Points of a mixture; (p, n)."""
+        mixture = Mixture(*parameters, self.kind.name)
+        return to_numpy(mixture.sample(p, rng)[0])
+
     @cached_property
     def _features(self) -> np.ndarray | None:
         """Quadratic features of all rows, or None where each block makes its own.
@@ -100,16 +118,17 @@ class RowLikelihood(Likelihood):
             return None
         return np.ascontiguousarray(to_numpy(self.kind.features(self.X)))
 
-    def _blocks(self) -> list[slice]:
-        return [slice(a, a + self._step) for a in range(0, len(self.X), self._step)]
+    def _blocks(self, most: int | None = None) -> list[slice]:
+        step = self._step if most is None else max(256, min(most, self._step))
+        return [slice(a, a + step) for a in range(0, len(self.X), step)]
 
     def _quadratic(self, rows: slice) -> np.ndarray:
         if self._features is not None:
             return self._features[rows]
         return to_numpy(self.kind.features(self.X[rows]))
 
-    def _over_blocks(self, function: Callable[[slice], T]) -> list[T]:
-        blocks = self._blocks()
+    def _over_blocks(self, function: Callable[[slice], T], most: int | None = None) -> list[T]:
+        blocks = self._blocks(most)
         if len(blocks) == 1:
             return [function(blocks[0])]
         return parallel_map(function, blocks, worker_count(np))
@@ -147,16 +166,22 @@ class RowLikelihood(Likelihood):
         return function(self, *arguments, **named)
 
     def each(
-        self, parameters: Parameters, function: Callable[[slice | np.ndarray, Behind], T]
+        self,
+        parameters: Parameters,
+        function: Callable[[slice | np.ndarray, Behind], T],
+        most: int | None = None,
     ) -> list[T]:
-        """function(places, what lies behind the rows there), for all rows in blocks."""
+        """function(places, what lies behind the rows there), for all rows in blocks.
+
+        A block has at most about so many rows.
+        """
         density, means = Density.of(self.kind, parameters), parameters.means[:, None, :]
 
         def block(rows: slice) -> T:
             R, _ = softmax(density.log_joint(self.X[rows], self._quadratic(rows)), axis=0)
             return function(rows, Behind(R, self.X[rows] - means, None))
 
-        return self._over_blocks(block)
+        return self._over_blocks(block, most)
 
     def from_responsibilities(self, R: np.ndarray) -> Parameters:
         """The M-step from responsibilities (p, m), which may leave some weight out."""

@@ -46,6 +46,12 @@ class MixtureMoments:
     def matching(self) -> MomentMatching:
         return MomentMatching.of(self.model, self.data)
 
+    def with_order(self, order: int) -> MixtureMoments:
+        """The same data up to another order, each moment weighted as its order is."""
+        weights = list(self.model.weights)[: order + 1]
+        model = replace(self.model, order=order, weights=weights, explicit=True)
+        return MixtureMoments(model, self.data, self.init, self.n_init, self.floor)
+
     def single(self) -> Fit:
         """One component: the mean and the covariance, which every method agrees on."""
         kind = self.model.kind

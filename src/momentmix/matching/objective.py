@@ -70,16 +70,23 @@ class PackedObjective:
             in_cov = p.kind.gradient_of_matrices(shares, covariance_jacobian(M, p.n, self.d))
         jacobian = p.pullback(x, M.T, weighted, in_cov)
         residual = shares @ M - self.moments
+        jacobian = self.weighted(jacobian)
         if self.factor is None:
-            residual, jacobian = self.roots * residual, self.roots[:, None] * jacobian
+            residual = self.roots * residual
             back = self.roots * residual
         else:
-            residual, jacobian = self.factor @ residual, _times(self.factor, jacobian)
+            residual = self.factor @ residual
             back = self.factor.T @ residual
         slope = None
         if p.covariances.floor is not None:
             slope = 2 * np.tensordot(back, in_cov, axes=1)
         return residual, jacobian, slope
+
+    def weighted(self, columns: np.ndarray) -> np.ndarray:
+        """Residuals (N, …) as the cost weights them."""
+        if self.factor is None:
+            return self.roots[:, None] * columns
+        return _times(self.factor, columns)
 
     def value_and_gradient(self, x: np.ndarray) -> tuple[float, np.ndarray]:
         r, J = self.residual_and_jacobian(x)

@@ -14,6 +14,10 @@ class CollapseWarning(UserWarning):
     """A component of a fit rests on next to nothing: a few rows, or one value that rows share."""
 
 
+class UncertaintyWarning(UserWarning):
+    """A standard error says less than it seems to: the data hardly determine what it is of."""
+
+
 #: The folder of the package, with its separator so that no neighbour's name begins like it.
 _PACKAGE = str(Path(__file__).parents[1]) + os.sep
 

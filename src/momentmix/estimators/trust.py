@@ -1,0 +1,280 @@
+"""How sure a fitted estimator is of its parameters."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from momentmix.data.observed import ObservedData
+from momentmix.data.parameters import Parameters
+from momentmix.data.sources import Data, data_of
+from momentmix.distributions.moment_tensors import MomentTensors
+from momentmix.estimators.base import MixtureEstimator
+from momentmix.estimators.rows import Table
+from momentmix.fitting.plan import Plan, Sizes
+from momentmix.fitting.problem import Problem
+from momentmix.likelihood.rows import RowLikelihood
+from momentmix.matching.estimate import MixtureMoments
+from momentmix.matching.fit import Fit
+from momentmix.moments.distribution import AtomDistribution
+from momentmix.support.checks import generator, one_of, whole_number
+from momentmix.support.parallel import thread_limit
+from momentmix.support.warnings import warn_user
+from momentmix.uncertainty.asymptotic import (
+    Errors,
+    InformationKind,
+    likelihood_errors,
+    moment_errors,
+)
+from momentmix.uncertainty.bootstrap import Bootstrap, BootstrapKind, bootstrapped
+from momentmix.uncertainty.distribution import NormalEstimate
+from momentmix.uncertainty.doubts import warn_of_doubts
+
+
+class TrustedEstimator(MixtureEstimator):
+    """An estimator that says how sure it is."""
+
+    def standard_errors(
+        self,
+        X: Table = None,
+        *,
+        kind: InformationKind = "observed",
+        sample_weight: Table = None,
+        noise_covariance: Table = None,
+    ) -> Parameters:
+        """The standard error of each parameter: how far it is off, typically.
+
+        They hold for many rows, and if the rows are from a mixture of this kind. Where components
+        overlap so much that they might be one, there is a warning; then look at ``bootstrap``.
+
+        Parameters
+        ----------
+        X : array of shape (p, n), or MomentTensors, Samples or Mixture, optional
+            What was fitted. A stream of ``partial_fit`` has its own moments, and needs none. For
+            fits of moments, the errors follow from the fitted mixture and the number of rows alone.
+        kind : {"observed", "opg", "sandwich"}, default="observed"
+            What the errors are derived from: the curvature of the likelihood, the squares of the
+            scores of the rows, or both, which also holds if the components are not quite Gaussian.
+            For fits of moments it changes nothing.
+        sample_weight : array of shape (p,), optional
+            How many times each row counts, as in ``fit``.
+        noise_covariance : scalar or array, optional
+            The covariance of known errors in the rows, as in ``fit``.
+
+        Returns
+        -------
+        object with ``weights`` (m,), ``means`` (m, n) and ``covariances``
+            Each in the shape of the fitted attribute. Known covariances have the error 0.
+
+        Examples
+        --------
+        >>> from momentmix import Mixture, MomentMixture
+        >>> truth = Mixture([0.5, 0.5], [[0.0], [6.0]], [1.0, 1.0], "spherical")
+        >>> X, _ = truth.sample(1000, random_state=0)
+        >>> gm = MomentMixture(2, covariance_type="spherical", random_state=0).fit(X)
+        >>> gm.standard_errors(X).means.round(2).ravel().tolist()
+        [0.05, 0.05]
+        """
+        estimate = self._estimate(X, kind, sample_weight, noise_covariance)
+        return estimate.standard_errors()
+
+    def confidence_intervals(
+        self,
+        X: Table = None,
+        level: float = 0.95,
+        *,
+        kind: InformationKind = "observed",
+        sample_weight: Table = None,
+        noise_covariance: Table = None,
+    ) -> tuple[Parameters, Parameters]:
+        """Intervals that hold the true value of each parameter with a probability.
+
+        They come from the standard errors. Weights stay between 0 and 1, and variances positive.
+
+        Parameters
+        ----------
+        X : array of shape (p, n), or MomentTensors, Samples or Mixture, optional
+            What was fitted, as in ``standard_errors``.
+        level : float, default=0.95
+            The probability.
+        kind : {"observed", "opg", "sandwich"}, default="observed"
+            As in ``standard_errors``.
+        sample_weight : array of shape (p,), optional
+            How many times each row counts, as in ``fit``.
+        noise_covariance : scalar or array, optional
+            The covariance of known errors in the rows, as in ``fit``.
+
+        Returns
+        -------
+        low, high : objects with ``weights``, ``means`` and ``covariances``
+            The ends of the intervals, in the shapes of the fitted attributes.
+        """
+        check_level(level)
+        estimate = self._estimate(X, kind, sample_weight, noise_covariance)
+        return estimate.intervals(float(level))
+
+    def parameter_covariance(
+        self,
+        X: Table = None,
+        kind: InformationKind = "observed",
+        *,
+        sample_weight: Table = None,
+        noise_covariance: Table = None,
+    ) -> np.ndarray:
+        """The covariance of the errors of all parameters with each other.
+
+        The order is that of ``parameter_names``: weights, means component by component, and the
+        distinct entries of the covariances. Weights sum to 1, so their errors sum to 0.
+
+        Parameters
+        ----------
+        X : array of shape (p, n), or MomentTensors, Samples or Mixture, optional
+            What was fitted, as in ``standard_errors``.
+        kind : {"observed", "opg", "sandwich"}, default="observed"
+            As in ``standard_errors``.
+        sample_weight : array of shape (p,), optional
+            How many times each row counts, as in ``fit``.
+        noise_covariance : scalar or array, optional
+            The covariance of known errors in the rows, as in ``fit``.
+
+        Returns
+        -------
+        ndarray of shape (parameters, parameters)
+        """
+        return self._estimate(X, kind, sample_weight, noise_covariance).entries()
+
+    def parameter_names(self) -> list[str]:
+        """What the rows and columns of ``parameter_covariance`` are called."""
+        check_is_fitted(self)
+        names = vars(self).get("feature_names_in_")
+        if names is None:
+            names = [f"x{i}" for i in range(self.n_features_in_)]
+        mixture = self.mixture_
+        kind, fitted = mixture.atoms.covariance.kind, Parameters.of(mixture)
+        count = fitted.weights.size + fitted.means.size
+        count += kind.coordinates(*fitted.means.shape).size * self._free_covariances
+        return NormalEstimate(kind, fitted, np.empty((count, 0))).names(list(names))
+
+    def bootstrap(
+        self,
+        X: Table,
+        n_boot: int = 200,
+        kind: BootstrapKind = "rows",
+        *,
+        sample_weight: Table = None,
+        noise_covariance: Table = None,
+    ) -> Bootstrap:
+        """Fit rows drawn anew, many times, to see how far the parameters move.
+
+        It assumes less than ``standard_errors``, and takes the time of many short fits. Each starts
+        from the fitted mixture. ``verbose=1`` shows a progress bar, and after Ctrl-C there is what
+        was made so far.
+
+        Parameters
+        ----------
+        X : array of shape (p, n)
+            The rows that were fitted, in memory.
+        n_boot : int, default=200
+            How many times. Standard errors need some 100, intervals some 1,000.
+        kind : {"rows", "weights", "parametric"}, default="rows"
+            How rows are drawn anew: from the rows, with replacement; all of them with random
+            weights, so that no row is ever missing; or from the fitted mixture.
+        sample_weight : array of shape (p,), optional
+            How many times each row counts, as in ``fit``.
+        noise_covariance : scalar or array, optional
+            The covariance of known errors in the rows, as in ``fit``.
+
+        Returns
+        -------
+        Bootstrap
+            With ``weights``, ``means`` and ``covariances`` of all fits, and the methods
+            ``standard_errors()`` and ``confidence_intervals(level)``.
+        """
+        one_of("kind", kind, ("rows", "weights", "parametric"))
+        whole_number("n_boot", n_boot, 2)
+        with thread_limit(self.n_jobs):
+            problem, plan = self._standing(X, sample_weight, noise_covariance)
+            likelihood = problem.likelihood
+            if not isinstance(likelihood, RowLikelihood):
+                raise ValueError(
+                    "bootstrap draws rows in memory and fits them by EM; this is a fit of moments "
+                    "alone or of rows elsewhere, for which there is standard_errors"
+                )
+            found, interrupted = bootstrapped(
+                likelihood,
+                problem.frame.forward(Parameters.of(self.mixture_)),
+                int(n_boot),
+                kind,
+                generator(self.random_state),
+                tol=plan.tol,
+                max_iter=plan.max_iter,
+                verbose=plan.verbose,
+            )
+        if interrupted and len(found) < 2:
+            raise KeyboardInterrupt
+        if interrupted:
+            warn_user(f"the bootstrap was interrupted after {len(found)} of {n_boot} fits")
+        back = [problem.frame.back(parameters) for parameters in found]
+        weights, means, covariances = (np.array(part) for part in zip(*back, strict=True))
+        return Bootstrap(weights, means, covariances, interrupted)
+
+    @property
+    def _free_covariances(self) -> bool:
+        """Whether covariances are fitted, and not known."""
+        return True
+
+    def _estimate(
+        self, X: Table, kind: InformationKind, sample_weight: Table, noise_covariance: Table
+    ) -> NormalEstimate:
+        """The fitted parameters and the covariance of their errors, with a warning if in doubt."""
+        one_of("kind", kind, ("observed", "opg", "sandwich"))
+        with thread_limit(self.n_jobs):
+            problem, _ = self._standing(X, sample_weight, noise_covariance)
+            fitted = Parameters.of(self.mixture_)
+            errors = _errors(problem, problem.frame.forward(fitted), kind)
+            warn_of_doubts(errors, problem.collapse(Fit(errors.directions.parameters)))
+        return NormalEstimate(problem.frame.kind, fitted, errors.natural(problem.frame.factor))
+
+    def _standing(
+        self, X: Table, sample_weight: Table, noise_covariance: Table
+    ) -> tuple[Problem, Plan]:
+        """The problem in which the fit stands: that of rows, of moments, or of the stream."""
+        check_is_fitted(self)
+        rows = False
+        if X is None:
+            if "moments_" not in vars(self):
+                raise ValueError(
+                    "X is needed, the rows or moments that were fitted; only a stream of "
+                    "partial_fit keeps its own"
+                )
+            data: Data | ObservedData = self._stream_data()
+        elif isinstance(X, MomentTensors | AtomDistribution):
+            data = data_of(X)
+        else:
+            rows = True
+            data = self._data(X, sample_weight, noise_covariance, reset=False)
+        sizes = Sizes(data.n, data.rows, data.order, data.place if rows else "moments")
+        plan = self._plan(sizes)
+        if plan.cross_validated:  # and found
+            prior = plan.kind.prior_of_rows(plan.n, self.prior_strength_)
+            plan = replace(plan, prior=prior)
+        return self._problem(data, plan), plan
+
+
+def check_level(level: object) -> None:
+    """Refuse what is no probability."""
+    if not isinstance(level, float | int) or not 0 < level < 1:
+        raise ValueError(f"level must be a number between 0 and 1, such as 0.95, got {level!r}")
+
+
+def _errors(problem: Problem, parameters: Parameters, kind: InformationKind) -> Errors:
+    if problem.likelihood is not None:
+        return likelihood_errors(problem.likelihood, parameters, kind)
+    if not isinstance(problem.moments, MixtureMoments):
+        raise ValueError(
+            "there are no standard errors for signals from moments alone; fit the rows with "
+            "polish='em'"
+        )
+    return moment_errors(problem.moments, parameters, problem.count)

@@ -1,0 +1,1 @@
+"""How sure the parameters of a fit are: standard errors, intervals, the bootstrap."""

@@ -1,0 +1,87 @@
+"""Estimates that are normal for many rows: their covariance, and what follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import norm
+
+from momentmix.covariance import Coordinates, Kind
+from momentmix.data.parameters import Parameters
+
+
+@dataclass(frozen=True)
+class NormalEstimate:
+    """Parameters of a fit in the coordinates of X, and the covariance of their errors.
+
+    ``covariance`` is that of weights, means and the numbers of covariances (``Coordinates``), of
+    which there are none where the covariances are known.
+    """
+
+    kind: Kind
+    parameters: Parameters
+    covariance: np.ndarray
+
+    def standard_errors(self) -> Parameters:
+        """The standard deviation of the error of each parameter."""
+        variances = np.diag(self.covariance)
+        return self._shaped(np.sqrt(np.where(variances >= 0, variances, np.nan)))
+
+    def intervals(self, level: float) -> tuple[Parameters, Parameters]:
+        """Ends of intervals that hold each parameter with a probability.
+
+        They are symmetric for means and covariances, for weights on the scale log λ/(1 - λ), which
+        keeps them between 0 and 1, and for variances on that of their logarithm.
+        """
+        z = float(norm.ppf((1 + level) / 2))
+        weights, means, covariances = self.parameters
+        errors = self.standard_errors()
+        spread = weights * (1 - weights)
+        known = spread > 0
+        logits = np.log(weights[known] / (1 - weights[known]))
+        away = z * errors.weights[known] / spread[known]
+        variance = self._coordinates.variances
+        ratio = np.exp(z * errors.covariances / np.where(variance, covariances, 1.0))
+        ends = []
+        for sign in (-1, 1):
+            share = weights.copy()
+            share[known] = 1 / (1 + np.exp(-(logits + sign * away)))
+            moved = covariances + sign * z * errors.covariances
+            scaled = covariances * ratio**sign
+            at = np.where(variance, scaled, moved)
+            ends.append(Parameters(share, means + sign * z * errors.means, at))
+        return ends[0], ends[1]
+
+    def entries(self) -> np.ndarray:
+        """The covariance of the errors of all distinct entries, in the order of ``names``."""
+        scale = np.ones(len(self.covariance))
+        if self.free:
+            scale[-self._coordinates.size :] = self._coordinates.units
+        return np.asarray(self.covariance * np.outer(scale, scale))
+
+    def names(self, features: Sequence[str]) -> list[str]:
+        """What the rows and columns of ``entries`` are called."""
+        m = len(self.parameters.weights)
+        found = [f"weight {j}" for j in range(m)]
+        found += [f"mean {j} {name}" for j in range(m) for name in features]
+        return found + self._coordinates.names(features) if self.free else found
+
+    @property
+    def free(self) -> bool:
+        """Whether covariances are among the parameters, or known."""
+        return len(self.covariance) > len(self.parameters.weights) + self.parameters.means.size
+
+    @property
+    def _coordinates(self) -> Coordinates:
+        return self.kind.coordinates(*self.parameters.means.shape)
+
+    def _shaped(self, numbers: np.ndarray) -> Parameters:
+        """One number for each parameter, in the shapes of the parameters."""
+        weights, means, covariances = self.parameters
+        m, size = len(weights), means.size
+        rest = np.zeros(covariances.shape)
+        if self.free:
+            rest = self._coordinates.decode(numbers[m + size :])
+        return Parameters(numbers[:m], numbers[m : m + size].reshape(means.shape), rest)
