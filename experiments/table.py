@@ -49,16 +49,16 @@ def run(path: Path, jobs: Iterable[Row], work: Callable[[Row], Row]) -> list[dic
         start = time.perf_counter()
         result = work(job)
         result = {**job, **result, "total_seconds": round(time.perf_counter() - start, 3)}
-        _append(path, {k: _text(v) for k, v in (result | VERSIONS).items()})
+        _append(path, {k: text(v) for k, v in (result | VERSIONS).items()})
     done = {_key(row, jobs[0]): row for row in read(path)}
     return [done[_key(job, job)] for job in jobs]
 
 
 def _key(row: Row | dict[str, str], names: Row) -> str:
-    return json.dumps([_text(row[name]) for name in names])
+    return json.dumps([text(row[name]) for name in names])
 
 
-def _text(value: object) -> str:
+def text(value: object) -> str:
     return f"{value:.8g}" if isinstance(value, float | np.floating) else str(value)
 
 

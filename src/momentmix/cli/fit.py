@@ -219,6 +219,7 @@ def fit_rows(
             errors=rows.error_columns,
         ),
         errors=rows.errors,
+        estimator=found,
     )
     return found, summary
 
@@ -243,6 +244,7 @@ def fit_moments(
         notes=notes,
         collapsed=list(found.collapsed_),
         origin=_origin(settings),
+        estimator=found,
     )
 
 
@@ -304,6 +306,7 @@ def summary_document(summary: FitSummary) -> dict[str, JsonValue]:
         "aic": None if value is None or summary.collapsed else summary.aic(value),
         "bic": None if value is None or summary.collapsed else summary.bic(value),
         "mixture": mixture_document(summary.mixture),
+        **sureness_document(summary),
         "moments": [match._asdict() for match in summary.matches],
         "choices": [
             {
@@ -317,6 +320,27 @@ def summary_document(summary: FitSummary) -> dict[str, JsonValue]:
         "rivals": [rival._asdict() for rival in summary.rivals],
         "remarks": summary.remarks,
     }
+
+
+def sureness_document(summary: FitSummary) -> dict[str, JsonValue]:
+    """How sure the parameters are, and how sure rows are of their components."""
+    sure, rows = summary.sureness, summary.certainty
+    document: dict[str, JsonValue] = {"uncertainty": None, "classification": None}
+    if sure is not None:
+        document["uncertainty"] = {
+            "standard_errors": sure.errors._asdict(),
+            "interval_95": {"low": sure.low._asdict(), "high": sure.high._asdict()},
+            "doubt": sure.doubt,
+        }
+    if rows is not None:
+        document["classification"] = {
+            "relative_entropy": rows.relative_entropy,
+            "uncertainty": rows.uncertainty,
+            "sure_rows": rows.sure,
+            "doubtful_rows": int(rows.doubtful.sum()),
+            "rows_of_components": rows.taken,
+        }
+    return document
 
 
 @contextmanager

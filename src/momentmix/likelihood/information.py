@@ -38,6 +38,12 @@ class Information(NamedTuple):
     observed: np.ndarray  # (size, size)
     outer: np.ndarray  # (size, size)
     penalty: np.ndarray  # second derivatives of the prior's; (size, size)
+    pull: np.ndarray  # and its first ones; (size,)
+
+    @property
+    def slope(self) -> np.ndarray:
+        """∂ of what a fit maximises, zero at its maximum."""
+        return self.score - self.pull
 
     @property
     def curvature(self) -> np.ndarray:
@@ -55,7 +61,8 @@ def information(likelihood: Likelihood, parameters: Parameters) -> Information:
     outer = outer - np.outer(weights, score) - np.outer(score - weights, weights)
     observed[:m, :m] += np.diag(weights[:m]) - np.outer(weights[:m], weights[:m])
     penalty = penalty_curvature(likelihood, directions)
-    return Information(directions, score - weights, observed, outer, penalty)
+    pull = penalty_slope(likelihood, directions)
+    return Information(directions, score - weights, observed, outer, penalty, pull)
 
 
 def information_sums(
@@ -110,6 +117,19 @@ def _of_one(curvature: Curvature) -> np.ndarray:
     result = np.zeros((size, size))
     result[1 : n + 1, 1 : n + 1], result[n + 1 :, n + 1 :] = means, covariances
     result[1 : n + 1, n + 1 :], result[n + 1 :, 1 : n + 1] = mixed, mixed.T
+    return result
+
+
+def penalty_slope(likelihood: Likelihood, directions: Directions) -> np.ndarray:
+    """First derivatives of the penalty, a row; (size,)."""
+    result = np.zeros(directions.size)
+    if not directions.known:
+        covariances = directions.parameters.covariances
+        coordinates = likelihood.kind.coordinates(directions.m, directions.n)
+        gradient = likelihood.penalty_gradients(covariances)
+        numbers = coordinates.pullback(coordinates.encode(covariances), gradient)
+        size = coordinates.size
+        result[-size:] = directions.natural()[-size:, -size:].T @ numbers
     return result
 
 

@@ -21,6 +21,7 @@ from momentmix.report.correlations import correlations_section
 from momentmix.report.fits import choices_section, moments_section, rivals_section
 from momentmix.report.opening import contents, opening, remarks_section, tiles
 from momentmix.report.pictures import pictures
+from momentmix.report.sureness import sureness_section
 from momentmix.summary import FitSummary, counted
 
 __all__ = ["page", "write_report"]
@@ -59,6 +60,7 @@ def page(report: FitSummary, model: str | PathLike[str] | None = None) -> str:
         components_section(report, drawn["mixture"]),
         apart_section(report),
         certainty_section(report),
+        sureness_section(report),
         correlations_section(report),
         moments_section(report, drawn.get("moments", "")),
         choices_section(report, drawn.get("choices", "")),

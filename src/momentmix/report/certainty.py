@@ -61,6 +61,11 @@ def _words(found: Certainty) -> str:
         f"with a probability of at least {SURE:g}; {how_many} {are} doubtful, with "
         f"less than {DOUBTFUL:g}.",
     ]
+    sentences.append(
+        f"A row belongs to another component than its own with a probability of "
+        f"{found.uncertainty:.2g} on average, and the relative entropy, 1 where all rows are sure, "
+        f"is {found.relative_entropy:.3f}."
+    )
     pairs = found.confused_pairs()
     if pairs:
         first, *others = pairs[:_MOST_PAIRS]

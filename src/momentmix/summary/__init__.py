@@ -30,6 +30,7 @@ from momentmix.summary.fit import FitSummary, Rival
 from momentmix.summary.moments import Distribution, Match, comparable_order, moment_match
 from momentmix.summary.origin import Origin
 from momentmix.summary.remark import closeness, remarks
+from momentmix.summary.sureness import Sureness, sureness_of
 from momentmix.summary.words import counted, listed, mean_and_deviation, percent, readable
 
 __all__ = [
@@ -45,6 +46,7 @@ __all__ = [
     "Match",
     "Origin",
     "Rival",
+    "Sureness",
     "certainty_of",
     "closeness",
     "column_summaries",
@@ -67,5 +69,6 @@ __all__ = [
     "remarks",
     "standardised_means",
     "strongest_correlations",
+    "sureness_of",
     "telling_features",
 ]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import xlogy
 
 from momentmix.distributions.mixture import Mixture
 from momentmix.estimators.predictions import posterior
@@ -36,6 +37,18 @@ class Certainty:
     doubtful: np.ndarray  # (m,) of these, rows with a probability below DOUBTFUL
     sure: int  # rows with a probability of SURE or more
     shared: np.ndarray  # (m, m) probabilities of component j, summed over the rows that i takes
+    entropy: float = 0.0  # -Σ p log p of the probabilities p, over all rows and components
+
+    @property
+    def relative_entropy(self) -> float:
+        """1 - entropy / (rows log m): 1 if every row is sure of its component, 0 if none is."""
+        m = len(self.taken)
+        return 1.0 if m == 1 else 1 - self.entropy / (self.rows * float(np.log(m)))
+
+    @property
+    def uncertainty(self) -> float:
+        """The probability that a row belongs to another component than the one that takes it."""
+        return 1 - float(np.trace(self.shared)) / max(self.rows, 1)
 
     @property
     def rows(self) -> int:
@@ -70,7 +83,7 @@ def certainty_of(mixture: Mixture, X: np.ndarray, errors: np.ndarray | None = No
         X, errors = X[told], None if errors is None else errors[told]
     m = mixture.n_components
     taken, doubtful, sure = np.zeros(m, dtype=int), np.zeros(m, dtype=int), 0
-    shared = np.zeros((m, m))
+    shared, entropy = np.zeros((m, m)), 0.0
     step = max(1, _BLOCK_NUMBERS // (m + mixture.n_features))
     for start in range(0, len(X), step):
         part = slice(start, start + step)
@@ -82,4 +95,5 @@ def certainty_of(mixture: Mixture, X: np.ndarray, errors: np.ndarray | None = No
         doubtful += np.bincount(labels[largest < DOUBTFUL], minlength=m)
         sure += int(np.sum(largest >= SURE))
         shared += np.eye(m)[labels].T @ probabilities
-    return Certainty(taken, doubtful, sure, shared)
+        entropy -= float(np.sum(xlogy(probabilities, probabilities)))
+    return Certainty(taken, doubtful, sure, shared, entropy)

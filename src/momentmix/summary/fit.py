@@ -24,12 +24,13 @@ from momentmix.summary.costs import with_costs
 from momentmix.summary.moments import Distribution, Match, moment_match
 from momentmix.summary.origin import Origin
 from momentmix.summary.remark import collapse_remark, errors_remark, remarks
+from momentmix.summary.sureness import Sureness, sureness_of
 from momentmix.support.array import to_numpy
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from momentmix.estimators.base import MixtureEstimator
+    from momentmix.estimators.trust import TrustedEstimator
 
 
 class Rival(NamedTuple):
@@ -67,6 +68,8 @@ class FitSummary:
         How to make it again, and what was left out.
     errors : (p, n), optional
         Standard errors of the values in the rows, which the mixture leaves out.
+    estimator : estimator, optional
+        The one that was fitted, which knows how sure it is.
     """
 
     mixture: Mixture
@@ -80,14 +83,16 @@ class FitSummary:
     collapsed: Sequence[int] = ()
     origin: Origin | None = None
     errors: np.ndarray | None = None
+    estimator: TrustedEstimator | None = None
 
     @classmethod
     def from_estimator(
-        cls, estimator: MixtureEstimator, X: ArrayLike, source: str = "the data"
+        cls, estimator: TrustedEstimator, X: ArrayLike, source: str = "the data"
     ) -> FitSummary:
         """Of a fitted estimator and its rows, as an array or a table with named columns."""
         collapsed = list(getattr(estimator, "collapsed_", ()))
-        return cls(estimator.mixture_, source, X=np.asarray(X, dtype=float), collapsed=collapsed)
+        rows = np.asarray(X, dtype=float)
+        return cls(estimator.mixture_, source, X=rows, collapsed=collapsed, estimator=estimator)
 
     def add_scikit_learn(self, random_state: int | np.random.RandomState | None = None) -> None:
         """What EM finds from ten starts, with its own default settings, as a rival.
@@ -171,6 +176,14 @@ class FitSummary:
     def certainty(self) -> Certainty | None:
         """How surely rows belong to their components, where there are rows."""
         return None if self.X is None else certainty_of(self.mixture, self.X, self.errors)
+
+    @cached_property
+    def sureness(self) -> Sureness | None:
+        """How sure the parameters are, where the fit itself can tell."""
+        data = self.moments if self.X is None else self.X
+        if self.estimator is None or data is None:
+            return None
+        return sureness_of(self.estimator, data, self.noise)
 
     @cached_property
     def columns(self) -> list[ColumnSummary]:

@@ -1,0 +1,100 @@
+"""Newton's method on the penalised likelihood: few passes where EM takes hundreds of steps.
+
+EM creeps where components overlap, because each step sees only what rows with known components
+would tell. Newton's step sees what they do tell, the observed information, and ends in a handful of
+passes once it is near a maximum. Each pass costs more, as the square of the number of parameters.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from momentmix.data.parameters import Parameters
+from momentmix.likelihood.em import EMResult
+from momentmix.likelihood.information import information
+from momentmix.likelihood.rows import RowLikelihood
+from momentmix.likelihood.scores import Directions
+
+#: The longest step, in units of the components themselves, in which a likelihood is nearly
+#: quadratic.
+LONGEST = 0.5
+#: Share of the largest curvature that a direction is taken to have at least.
+FLATTEST = 1e-6
+#: Halvings of a step that does not gain, after which EM takes over for some steps.
+HALVINGS, EM_STEPS = 4, 10
+
+
+def climb(likelihood: RowLikelihood, start: Parameters, *, tol: float, max_iter: int) -> EMResult:
+    """From a start to the maximum nearby, where a further step would gain less than ``tol``.
+
+    After Ctrl-C, to where it was.
+    """
+    at, value, passes, converged = start, _value(likelihood, start), 1, False
+    try:
+        for _ in range(max_iter):
+            directions, step, gain = _step(likelihood, at)
+            passes += 1
+            if gain < tol:
+                converged = True
+                break
+            moved = False
+            for k in range(HALVINGS):
+                there = _moved(likelihood, directions, step / 2**k)
+                reached = _value(likelihood, there)
+                passes += 1
+                if reached > value:
+                    at, value, moved = there, reached, True
+                    break
+            if not moved:
+                result = likelihood.fit(at, tol=tol, max_iter=EM_STEPS)
+                passes += result.n_iter
+                at, value = result.parameters, result.log_posterior
+                if result.converged:
+                    converged = True
+                    break
+    except KeyboardInterrupt:
+        return _result(likelihood, at, value, passes, False)._replace(interrupted=True)
+    return _result(likelihood, at, value, passes, converged)
+
+
+def _result(
+    likelihood: RowLikelihood, at: Parameters, value: float, passes: int, converged: bool
+) -> EMResult:
+    return EMResult(at, value + likelihood.penalty(at), passes, converged, False, value)
+
+
+def _value(likelihood: RowLikelihood, parameters: Parameters) -> float:
+    return likelihood.value(parameters) - likelihood.penalty(parameters)
+
+
+def _step(
+    likelihood: RowLikelihood, parameters: Parameters
+) -> tuple[Directions, np.ndarray, float]:
+    """Newton's step in the directions of a mixture, and what it should gain.
+
+    Directions in which the likelihood curves upwards are taken to curve downwards as much.
+    """
+    found = information(likelihood, parameters)
+    basis = found.directions.basis
+    slope = basis.T @ found.slope
+    values, vectors = np.linalg.eigh(basis.T @ found.curvature @ basis)
+    sizes = np.maximum(np.abs(values), FLATTEST * np.abs(values).max())
+    along = vectors.T @ slope
+    step = vectors @ (along / sizes)
+    gain = float(slope @ step) / 2
+    length = float(np.abs(basis @ step).max())
+    return found.directions, basis @ step * min(1.0, LONGEST / max(length, 1e-300)), gain
+
+
+def _moved(likelihood: RowLikelihood, directions: Directions, step: np.ndarray) -> Parameters:
+    """Parameters after a step, with weights of sum 1 and covariances above the floor."""
+    m, n = directions.m, directions.n
+    weights, means, covariances = directions.parameters
+    weights = weights * np.exp(step[:m])
+    change = directions.natural() @ step
+    means = means + change[m : m + m * n].reshape(m, n)
+    if not directions.known:
+        coordinates = likelihood.kind.coordinates(m, n)
+        covariances = covariances + coordinates.decode(change[m + m * n :])
+        covariances = likelihood.kind.raised(covariances, likelihood.floor)
+    return Parameters(weights / weights.sum(), means, covariances)
