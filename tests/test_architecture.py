@@ -34,6 +34,8 @@ LAYERS = (
     "estimators",
     "selection",
     "imputation",
+    "classification",
+    "regression",
     "summary",
     "plotting",
     "report",
