@@ -250,13 +250,14 @@ def test_examples_print_what_the_page_says(page, tmp_path, monkeypatch, capsys):
     assert float(said[-1]) >= max(0.9, float(said[0]))
 
 
-def test_the_page_on_gaps_prints_what_it_says(capsys):
+@pytest.mark.parametrize(("page", "count"), [("gaps.md", 6), ("classes.md", 3)])
+def test_pages_print_what_they_say(page, count, capsys):
     names, checked = {}, 0
-    for block in python_blocks(DOCS / "gaps.md"):
-        exec(compile(block, "gaps.md", "exec"), names)
+    for block in python_blocks(DOCS / page):
+        exec(compile(block, page, "exec"), names)
         printed = capsys.readouterr().out.split()
         said = re.findall(r"print\(.*\)  # (\d\.\d\d)(?:,.*)?$", block, re.M)
         if said:
             assert printed == said
             checked += len(said)
-    assert checked == 6
+    assert checked == count

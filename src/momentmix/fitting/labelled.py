@@ -59,7 +59,7 @@ def labelled_problem(
 ) -> LabelledProblem:
     """The problem of all rows, the rows of each label, and the numbers of their components."""
     frame = whole.frame(plan.kind)
-    alone = replace(plan, prior=None)  # it is for all labels together
+    alone = replace(plan, prior=None, rounding=False)  # they are for all labels together
     likelihoods = []
     for part in parts:
         likelihood = mixture_problem(part, alone, frame).likelihood
