@@ -153,6 +153,15 @@ def test_every_parameter_and_attribute_has_a_text(cls):
     assert all((parameters | attributes).values())
 
 
+@pytest.mark.parametrize(
+    "cls", [momentmix.MixtureImputer, momentmix.MixtureClassifier, momentmix.MixtureRegressor]
+)
+def test_every_parameter_has_a_text(cls):
+    parameters = documented(cls, "Parameters")
+    assert set(parameters) == set(inspect.signature(cls).parameters)
+    assert all((parameters | documented(cls, "Attributes")).values())
+
+
 def python_blocks(path):
     return re.findall(r"^```python\n(.*?)^```", path.read_text(encoding="utf-8"), re.S | re.M)
 
@@ -235,6 +244,13 @@ def test_the_example_with_error_bars_says_what_it_shows(monkeypatch, capsys):
     assert abs(after - told) < 0.5
     page = (DOCS / "gaps.md").read_text(encoding="utf-8")
     assert f"{before} to {after} km/s" in re.sub(r"\s+", " ", page)
+
+
+def test_the_example_with_classes_says_what_it_shows(monkeypatch, capsys):
+    """Mixtures tell an arc from what it surrounds, and the band holds nine values of ten."""
+    linear, quadratic, ours, inside = said_by_example("plot_9_classes.py", monkeypatch, capsys)
+    assert linear < quadratic < 0.95 < 0.99 < ours
+    assert abs(inside - 0.9) < 0.02
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/switching.md"])

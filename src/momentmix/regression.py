@@ -176,6 +176,7 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
         std : array of the same shape
             With ``return_std`` alone.
         """
+        X = self._rows(X)
         given = self._given(X)
         mean = np.sum(given.weights * given.means, axis=1)
         if not return_std:
@@ -202,28 +203,30 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
         """
         if not 0 < level < 1:
             raise ValueError(f"level must lie between 0 and 1, got {level!r}")
+        X = self._rows(X)
         given = self._given(X)
         low, high = (given.quantile(q) for q in ((1 - level) / 2, (1 + level) / 2))
         return self._like_y(low, X), self._like_y(high, X)
 
-    def _given(self, X: Table) -> Given:
-        """The distribution of y given each row: rows in which y is a gap."""
+    def _rows(self, X: Table) -> np.ndarray:
         check_is_fitted(self)
-        X = validate_data(
+        return validate_data(
             self, X, reset=False, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan"
         )
+
+    def _given(self, X: np.ndarray) -> Given:
+        """The distribution of y given each row: rows in which y is a gap."""
         mixture: Mixture = self.estimator_.mixture_
         (p, n), k = X.shape, mixture.n_features - X.shape[1]
-        rows = np.hstack([X, np.full((p, k), np.nan)])
+        rows = np.hstack([X.astype(np.float64), np.full((p, k), np.nan)])
         given = MixtureGiven(mixture.atoms, ObservedRows(rows))
         means, variances = given.of_each(slice(n, None))
         deviations = np.sqrt(np.maximum(variances, np.finfo(float).tiny))
         return Given(given.probabilities()[:, :, None], means, deviations)
 
-    def _like_y(self, found: np.ndarray, X: Table) -> np.ndarray:
+    def _like_y(self, found: np.ndarray, X: np.ndarray) -> np.ndarray:
         """In the shape of y; float32 where the rows of the fit and these are of that kind."""
-        narrow = self._dtype == np.float32 and getattr(X, "dtype", None) == np.float32
-        found = found.astype(np.float32) if narrow else found
+        found = found.astype(np.result_type(X, self._dtype), copy=False)
         return found[:, 0] if self._one else found
 
     def __sklearn_tags__(self) -> Tags:
