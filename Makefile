@@ -23,7 +23,7 @@ help:
 	@echo "make bench-default  is the default fit right? real tables, simulations, times (about 25 minutes)"
 	@echo "make bench-fit  fits against scikit-learn's EM (about 15 minutes)"
 	@echo "make bench-observed  rows with gaps and with known errors (about 30 minutes)"
-	@echo "make bench-classes  classes and regression against scikit-learn's (about 10 minutes)"
+	@echo "make bench-classes  classes and regression against scikit-learn's (about 15 minutes)"
 	@echo "make experiments  section 7 of the paper and beyond (about 40 minutes, can be interrupted)"
 	@echo "make bench-peers  scikit-learn, pomegranate, gmmx and Spark on the same data (about an hour)"
 	@echo "make bench-cp  decompositions and known noise against tensorly and EM (about 10 minutes)"

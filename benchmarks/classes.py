@@ -14,8 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
-from sklearn.decomposition import PCA
+from sklearn.datasets import load_breast_cancer, load_diabetes
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
@@ -49,11 +48,6 @@ def _known(name: str) -> Problem:
     return Problem(table.X, table.labels, name in TUNED)
 
 
-def _digits() -> Problem:
-    data = load_digits()
-    return Problem(PCA(16, random_state=0).fit_transform(data.data), data.target, False)
-
-
 def _breast_cancer() -> Problem:
     X, y = load_breast_cancer(return_X_y=True)
     return Problem(standard(X), y, False)
@@ -65,7 +59,7 @@ CLASSES: dict[str, Callable[[], Problem]] = {
     "penguins": lambda: _known("penguins"),
     "breast cancer": _breast_cancer,
     "glass": lambda: _known("glass"),
-    "digits": _digits,
+    "digits 0-3": lambda: _known("digits 0-3"),
 }
 
 
