@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 #: How long make fuzz spends on each of its targets.
 SECONDS_EACH ?= 120
 
-.PHONY: help demo test test-oldest coverage same-fits fuzz grid lint docs bench bench-default bench-fit bench-observed bench-tensors bench-cp bench-peers experiments clean
+.PHONY: help demo test test-oldest coverage same-fits fuzz grid lint docs bench bench-default bench-fit bench-observed bench-classes bench-tensors bench-cp bench-peers experiments clean
 
 help:
 	@echo "make demo   run the main job and draw it into demo/"
@@ -23,6 +23,7 @@ help:
 	@echo "make bench-default  is the default fit right? real tables, simulations, times (about 25 minutes)"
 	@echo "make bench-fit  fits against scikit-learn's EM (about 15 minutes)"
 	@echo "make bench-observed  rows with gaps and with known errors (about 30 minutes)"
+	@echo "make bench-classes  classes and regression against scikit-learn's (about 15 minutes)"
 	@echo "make experiments  section 7 of the paper and beyond (about 40 minutes, can be interrupted)"
 	@echo "make bench-peers  scikit-learn, pomegranate, gmmx and Spark on the same data (about an hour)"
 	@echo "make bench-cp  decompositions and known noise against tensorly and EM (about 10 minutes)"
@@ -124,6 +125,9 @@ bench-fit: $(VENV)/bench
 
 bench-observed: $(VENV)/bench
 	$(BIN)/python benchmarks/observed.py
+
+bench-classes: $(VENV)/bench
+	$(BIN)/python benchmarks/classes.py
 
 bench-tensors: $(VENV)/bench
 	$(BIN)/python benchmarks/tensors.py

@@ -35,6 +35,8 @@ LAYERS = (
     "estimators",
     "selection",
     "imputation",
+    "classification",
+    "regression",
     "summary",
     "plotting",
     "report",

@@ -151,3 +151,17 @@ def test_example_of_signals_in_noise(tmp_path):
     assert errors["k-means"].mean() > 3 * errors["KnownCovarianceMixture"].mean()
     assert errors["EM (scikit-learn)"].mean() > errors["KnownCovarianceMixture"].mean()
     assert (tmp_path / "signals_in_noise.png").stat().st_size > 50_000
+
+
+def test_classes_benchmark_runs_in_its_quick_form():
+    """With one component a class, the prior does no harm; regressions tell how sure they are."""
+    command = [sys.executable, str(ROOT / "benchmarks" / "classes.py"), "--quick"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=ONE_THREAD)
+    rows = [line.split("|")[1:-1] for line in done.stdout.splitlines() if line.startswith("|")]
+    (iris,) = (row for row in rows if row[0].startswith(" iris"))
+    ours, quadratic = (float(iris[i].split()[0]) for i in (1, 2))
+    assert ours >= quadratic - 0.01
+    (geyser,) = (row for row in rows if row[0].startswith(" faithful"))
+    score, coverage = (float(geyser[1].replace("(", "").split()[i]) for i in (0, 1))
+    assert score > float(geyser[2]) - 0.01
+    assert 85 <= coverage <= 95

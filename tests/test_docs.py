@@ -153,6 +153,15 @@ def test_every_parameter_and_attribute_has_a_text(cls):
     assert all((parameters | attributes).values())
 
 
+@pytest.mark.parametrize(
+    "cls", [momentmix.MixtureImputer, momentmix.MixtureClassifier, momentmix.MixtureRegressor]
+)
+def test_every_parameter_has_a_text(cls):
+    parameters = documented(cls, "Parameters")
+    assert set(parameters) == set(inspect.signature(cls).parameters)
+    assert all((parameters | documented(cls, "Attributes")).values())
+
+
 def python_blocks(path):
     return re.findall(r"^```python\n(.*?)^```", path.read_text(encoding="utf-8"), re.S | re.M)
 
@@ -237,6 +246,13 @@ def test_the_example_with_error_bars_says_what_it_shows(monkeypatch, capsys):
     assert f"{before} to {after} km/s" in re.sub(r"\s+", " ", page)
 
 
+def test_the_example_with_classes_says_what_it_shows(monkeypatch, capsys):
+    """Mixtures tell an arc from what it surrounds, and the band holds nine values of ten."""
+    linear, quadratic, ours, inside = said_by_example("plot_9_classes.py", monkeypatch, capsys)
+    assert linear < quadratic < 0.95 < 0.99 < ours
+    assert abs(inside - 0.9) < 0.02
+
+
 @pytest.mark.parametrize("page", ["README.md", "docs/switching.md"])
 def test_examples_print_what_the_page_says(page, tmp_path, monkeypatch, capsys):
     """The adjusted Rand indices beside the examples are what a reader gets."""
@@ -250,13 +266,14 @@ def test_examples_print_what_the_page_says(page, tmp_path, monkeypatch, capsys):
     assert float(said[-1]) >= max(0.9, float(said[0]))
 
 
-def test_the_page_on_gaps_prints_what_it_says(capsys):
+@pytest.mark.parametrize(("page", "count"), [("gaps.md", 6), ("classes.md", 3)])
+def test_pages_print_what_they_say(page, count, capsys):
     names, checked = {}, 0
-    for block in python_blocks(DOCS / "gaps.md"):
-        exec(compile(block, "gaps.md", "exec"), names)
+    for block in python_blocks(DOCS / page):
+        exec(compile(block, page, "exec"), names)
         printed = capsys.readouterr().out.split()
         said = re.findall(r"print\(.*\)  # (\d\.\d\d)(?:,.*)?$", block, re.M)
         if said:
             assert printed == said
             checked += len(said)
-    assert checked == 6
+    assert checked == count

@@ -7,7 +7,9 @@ __all__ = [
     "Gradient",
     "KnownCovarianceMixture",
     "Mixture",
+    "MixtureClassifier",
     "MixtureImputer",
+    "MixtureRegressor",
     "MomentMixture",
     "MomentTensors",
     "Samples",
@@ -29,6 +31,7 @@ __version__ = "0.1.0"
 # command need not wait for all of scikit-learn. Type checkers see plain imports; a test holds the
 # two lists together.
 if TYPE_CHECKING:
+    from momentmix.classification import MixtureClassifier
     from momentmix.decomposition.symmetric_cp import SymmetricCP, symmetric_cp
     from momentmix.distributions.mixture import Mixture
     from momentmix.distributions.moment_tensors import MomentTensors
@@ -45,10 +48,12 @@ if TYPE_CHECKING:
         squared_distance,
     )
     from momentmix.moments.orders import augmented_weights
+    from momentmix.regression import MixtureRegressor
     from momentmix.support.warnings import CollapseWarning
     from momentmix.tensors.dense import dense_moment
 else:
     _HOMES = {
+        "classification": ("MixtureClassifier",),
         "decomposition.symmetric_cp": ("SymmetricCP", "symmetric_cp"),
         "distributions.mixture": ("Mixture",),
         "distributions.moment_tensors": ("MomentTensors",),
@@ -65,6 +70,7 @@ else:
             "squared_distance",
         ),
         "moments.orders": ("augmented_weights",),
+        "regression": ("MixtureRegressor",),
         "support.warnings": ("CollapseWarning",),
         "tensors.dense": ("dense_moment",),
     }

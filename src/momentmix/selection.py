@@ -58,6 +58,7 @@ def choose_components(
     patience: int = 3,
     callback: Callable[[Choice], None] = lambda choice: None,
     noise_covariance: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
     **settings: Any,
 ) -> tuple[Choice, list[Choice]]:
     """The number of components with the lowest BIC, and all that were looked at, from 1 on.
@@ -78,6 +79,8 @@ def choose_components(
         Is given each Choice as soon as it is known, to show progress.
     noise_covariance : scalar or array, optional
         The covariance of known errors in the rows, as in ``MomentMixture.fit``.
+    sample_weight : array of shape (p,), optional
+        How many times each row counts.
     **settings
         Those of MomentMixture, the number of components apart.
 
@@ -102,14 +105,17 @@ def choose_components(
     order = settings.get("order", "auto")
     found: list[Choice] = []
     n = np.shape(X)[1]
-    p = int(np.sum(~np.isnan(np.asarray(X, dtype=float)).all(axis=1)))
-    for m in range(1, min(most, p) + 1):
+    told = ~np.isnan(np.asarray(X, dtype=float)).all(axis=1)
+    counts = np.asarray(told if sample_weight is None else sample_weight, dtype=float) * told
+    p, rows = float(counts.sum()), int(np.count_nonzero(counts))
+    for m in range(1, max(min(most, rows), 1) + 1):
         if m > 1 and not _determines(m, p, n, kind, order):
             break
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", CollapseWarning)
-            fit = MomentMixture(m, **settings).fit(X, noise_covariance=noise_covariance)
-        log_likelihood = fit.score(X, noise_covariance=noise_covariance) * p
+            fit = MomentMixture(m, **settings)
+            fit.fit(X, sample_weight=sample_weight, noise_covariance=noise_covariance)
+        log_likelihood = float(counts @ fit.score_samples(X, noise_covariance))
         penalty = parameter_count(kind, m, n) * float(np.log(p))
         bic = -2 * log_likelihood + penalty
         found.append(Choice(m, log_likelihood, bic, len(fit.collapsed_), fit))
@@ -120,7 +126,7 @@ def choose_components(
     return best, found
 
 
-def _determines(m: int, p: int, n: int, kind: Kind, order: int | str) -> bool:
+def _determines(m: int, p: float, n: int, kind: Kind, order: int | str) -> bool:
     """Whether p rows are enough for m components, and moments of an order that was asked for."""
     if kind.too_few(np.array([p / m]), n)[0]:
         return False

@@ -74,6 +74,22 @@ class MixtureGiven:
         self.rows.each(self.gaussians, block)
         return means, covariances
 
+    def of_each(self, features: slice) -> tuple[np.ndarray, np.ndarray]:
+        """E[v_i | x_i] and Var[v_i | x_i] of some of the features under each component.
+
+        Both (p, m, k) for k features.
+        """
+        shape = len(self.rows), len(self.weights), len(range(self.rows.n)[features])
+        means, variances = np.empty(shape), np.empty(shape)
+
+        def block(rows: np.ndarray, here: Evaluated) -> None:
+            squares = np.diagonal(here.covariances(), axis1=2, axis2=3)
+            means[rows] = here.means()[:, :, features].swapaxes(0, 1)
+            variances[rows] = squares[:, :, features].swapaxes(0, 1)
+
+        self.rows.each(self.gaussians, block)
+        return means, variances
+
     def draws(self, count: int, rng: np.random.Generator) -> np.ndarray:
         """v_i at random, given x_i, so many times; (count, p, n).
 

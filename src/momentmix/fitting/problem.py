@@ -133,22 +133,25 @@ class Problem:
         )
 
 
-def mixture_problem(data: Data | ObservedData, plan: Plan) -> Problem:
-    """The problem of a mixture whose covariances are to be found."""
+def mixture_problem(data: Data | ObservedData, plan: Plan, frame: Frame | None = None) -> Problem:
+    """The problem of a mixture whose covariances are to be found.
+
+    ``frame`` has the coordinates of the fit of rows in memory, where they are not the rows' own.
+    """
     if isinstance(data, ClusterData):
         return _on_cluster(data, plan)
     if isinstance(data, ObservedData):
         if plan.polish:
-            return _of_observed(data, plan)
+            return _of_observed(data, plan, frame)
         return _of_moments(data.moments(plan.order, plan.tensors), replace(plan, tensors=False))
     if isinstance(data, AtomData) and plan.polish:
-        return _of_rows(data, plan)
+        return _of_rows(data, plan, frame)
     return _of_moments(data, plan)
 
 
-def _of_rows(rows: AtomData, plan: Plan) -> Problem:
+def _of_rows(rows: AtomData, plan: Plan, frame: Frame | None) -> Problem:
     """Rows in memory: the likelihood decides, and moments are starts at most."""
-    frame = _frame(rows, plan)
+    frame = frame or _frame(rows, plan)
     scaled = rows.within(frame).in_order()
     likelihood = _row_likelihood(rows, scaled, frame, plan)
     weights = gaussian_weights(plan.order)
@@ -158,10 +161,10 @@ def _of_rows(rows: AtomData, plan: Plan) -> Problem:
     return Problem(frame, moments, likelihood, rows.count, likelihood.floor, rows=rows)
 
 
-def _of_observed(data: ObservedData, plan: Plan) -> Problem:
+def _of_observed(data: ObservedData, plan: Plan, frame: Frame | None) -> Problem:
     """Rows with gaps or noise in memory: as other rows, with the likelihood of what was seen."""
     _warn_of_light_rows(plan, data.rows, data.count)
-    frame = _frame(data, plan)
+    frame = frame or _frame(data, plan)
     rows, rounding = data.within(frame), plan.rounding and data.table.noise is None
     likelihood = ObservedLikelihood(
         rows,

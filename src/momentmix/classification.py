@@ -1,0 +1,349 @@
+"""MixtureClassifier: a Gaussian mixture for each class."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+from scipy.special import log_softmax
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from momentmix.covariance import COVARIANCE_TYPES, CovarianceName
+from momentmix.data.observed import ObservedData
+from momentmix.data.sources import AtomData
+from momentmix.distributions.mixture import Mixture
+from momentmix.estimators.moment_mixture import MomentMixture
+from momentmix.estimators.rows import Table, rows_to_fit
+from momentmix.fitting.labelled import labelled_problem
+from momentmix.fitting.plan import Sizes, plan_mixture
+from momentmix.selection import choose_components
+from momentmix.support.array import to_numpy
+from momentmix.support.checks import number, one_of, whole_number
+from momentmix.support.parallel import thread_limit
+from momentmix.support.warnings import CollapseWarning, warn_user
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+    from sklearn.utils import Tags
+    from typing_extensions import Self
+
+#: A number of components, or "auto" for the one with the lowest BIC.
+Number: TypeAlias = int | Literal["auto"]
+
+
+class MixtureClassifier(ClassifierMixin, BaseEstimator):
+    """Classify rows by a Gaussian mixture for each class.
+
+    A row belongs to the class under which it is most probable. Linear and quadratic discriminant
+    analysis do the same with one Gaussian a class. Here a class may consist of several groups, rows
+    may have gaps, and the covariances of small classes borrow from those of the others.
+
+    Parameters
+    ----------
+    n_components : int, "auto" or mapping, default=1
+        The number of components of each class, or a mapping from each class to its number. "auto"
+        raises it from 1, up to ``max_components``, as long as that lowers the BIC of the class. A
+        class with fewer rows than components is an error.
+    covariance_type : {"full", "tied", "diag", "spherical"}, default="full"
+        The shapes of the components. With one component a class, "full" is quadratic discriminant
+        analysis, "tied", one covariance for the components of all classes, is linear discriminant
+        analysis, and "diag" is Gaussian naive Bayes. With more components, "tied" is the mixture
+        discriminant analysis of [1]_, and "full" what mclust calls MclustDA [2]_.
+    max_components : int, default=5
+        The largest number that "auto" tries.
+    priors : array of shape (n_classes,), optional
+        The probability of each class before a row is seen, in the order of ``classes_``. By default
+        it is the share of the class in y.
+    prior : {"auto", None} or float, default="auto"
+        How firmly the covariances of all components of all classes are held together, as a number
+        of rows. "auto" is 3n - 1 for full covariances of n features and 2 for diag and spherical,
+        as in :class:`MomentMixture`. So the covariance of a class with many rows is its own, and
+        that of a class with few is nearly one that all classes share. None lets each class stand
+        alone; then a class needs more rows than there are features.
+    random_state : int, RandomState or None, default=None
+        The seed of the search for several components.
+    verbose : int, default=0
+        1 shows a progress bar for each class with several components.
+    n_jobs : int, optional
+        The number of threads; by default as many as NumPy's linear algebra uses.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The classes.
+    mixtures_ : list of Mixture
+        The mixture of each class.
+    priors_ : ndarray of shape (n_classes,)
+        The probability of each class before a row is seen.
+    n_features_in_ : int
+        The number of columns.
+    feature_names_in_ : ndarray of str
+        Their names, where they all have one.
+
+    See Also
+    --------
+    MomentMixture : Finds groups without knowing classes.
+    MixtureRegressor : Predicts numbers.
+
+    Notes
+    -----
+    The mixtures of all classes are fitted together: EM maximises the likelihood of the rows, each
+    under the components of its own class, less the penalty of the prior on how the covariances of
+    all components differ. With several components, each class is first searched alone. With one
+    component and without gaps or a prior, the estimates are means and covariances (divided by the
+    number of rows) of each class. If X has gaps, the likelihood is that of the values that are
+    there, in fits and in predictions; a row without any value gets the priors. If some class has no
+    extent in some direction, there is a CollapseWarning that names it.
+
+    References
+    ----------
+    .. [1] T. Hastie and R. Tibshirani, "Discriminant Analysis by Gaussian Mixtures", Journal of the
+       Royal Statistical Society, Series B, 58, 1996.
+    .. [2] C. Fraley and A. E. Raftery, "Model-Based Clustering, Discriminant Analysis, and Density
+       Estimation", Journal of the American Statistical Association, 97, 2002.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from momentmix import MixtureClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> inner = rng.normal(0, 0.5, (100, 2))
+    >>> outer = rng.normal(0, 0.5, (100, 2)) + np.repeat([[-3, 0], [3, 0]], 50, axis=0)
+    >>> X, y = np.vstack([inner, outer]), ["inner"] * 100 + ["outer"] * 100
+    >>> model = MixtureClassifier({"inner": 1, "outer": 2}, random_state=0).fit(X, y)
+    >>> model.predict([[0.2, 0.1], [-3.1, 0.4], [2.8, np.nan]]).tolist()
+    ['inner', 'outer', 'outer']
+    """
+
+    def __init__(
+        self,
+        n_components: Number | Mapping[Any, Number] = 1,
+        *,
+        covariance_type: CovarianceName = "full",
+        max_components: int = 5,
+        priors: ArrayLike | None = None,
+        prior: float | Literal["auto"] | None = "auto",
+        random_state: object = None,
+        verbose: int = 0,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.covariance_type = covariance_type
+        self.max_components = max_components
+        self.priors = priors
+        self.prior = prior
+        self.random_state = random_state
+        self.verbose = verbose
+        self.n_jobs = n_jobs
+
+    def fit(self, X: Table, y: Table, sample_weight: Table = None) -> Self:
+        """Fit the mixtures of all classes.
+
+        Parameters
+        ----------
+        X : array of shape (p, n)
+            The rows. NaN is a gap. A row without any value counts for its class alone.
+        y : array of shape (p,)
+            The class of each row.
+        sample_weight : array of shape (p,), optional
+            How many times each row counts.
+
+        Returns
+        -------
+        self
+        """
+        one_of("covariance_type", self.covariance_type, COVARIANCE_TYPES)
+        whole_number("max_components", self.max_components, 1)
+        if self.prior is not None:
+            number("prior", self.prior, 0, "auto")
+        X, y = validate_data(
+            self, X, y, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan"
+        )
+        check_classification_targets(y)
+        counts = np.ones(len(X))
+        if sample_weight is not None:
+            counts = _check_sample_weight(
+                sample_weight, X, dtype=np.float64, ensure_non_negative=True
+            )
+        self.classes_, labels = np.unique(y, return_inverse=True)
+        totals = np.bincount(labels, weights=counts, minlength=len(self.classes_))
+        if not np.all(totals > 0):
+            empty = self.classes_[np.argmin(totals)]
+            raise ValueError(
+                f"class {empty} has no row with a positive sample_weight; leave it out"
+            )
+        self.priors_ = self._class_priors(totals)
+        members = [np.flatnonzero((labels == k) & (counts > 0)) for k in range(len(totals))]
+        with thread_limit(self.n_jobs):
+            self._fit_classes(X, None if sample_weight is None else counts, members)
+        self._dtype = X.dtype.type
+        return self
+
+    def _fit_classes(
+        self, X: np.ndarray, counts: np.ndarray | None, members: list[np.ndarray]
+    ) -> None:
+        """Each class alone where it has several components, and then all together."""
+        tables: list[tuple[np.ndarray, np.ndarray | None]] = [
+            (X[rows], None if counts is None else counts[rows]) for rows in members
+        ]
+        numbers = self._numbers()
+        of_class = zip(self.classes_, tables, numbers, strict=True)
+        parts = [self._data(name, *table, m) for name, table, m in of_class]
+        starts = [self._search(*table, m) for table, m in zip(tables, numbers, strict=True)]
+        sizes = [1 if start is None else start.n_components for start in starts]
+        every = np.sort(np.concatenate(members))
+        whole = rows_to_fit(X[every], None if counts is None else counts[every], 1)
+        settings = MomentMixture(sum(sizes), **self._settings())
+        plan = plan_mixture(settings, Sizes(X.shape[1], len(every), place="memory"), None)
+        problem = labelled_problem(whole, parts, sizes, plan)
+        result = problem.solve(starts, plan)
+        self.mixtures_ = problem.mixtures(result, vars(self).get("feature_names_in_"))
+        if result.interrupted:
+            warn_user("the fit was interrupted; the mixtures are the best so far")
+        elif not result.converged:
+            warn_user(f"the fit did not converge in {plan.max_iter} iterations")
+        flat = problem.flat(result)
+        if np.any(flat):
+            shown = ", ".join(map(str, self.classes_[flat]))
+            warn_user(
+                f"components of class {shown} have no extent in some direction, where rows are "
+                "few, share a value, or columns depend on each other; their probabilities may be "
+                "chance. Use a prior, a simpler covariance_type, or fewer columns",
+                CollapseWarning,
+            )
+
+    def _search(self, X: np.ndarray, counts: np.ndarray | None, m: Number) -> Mixture | None:
+        """A start for one class: None for one component, which needs no search."""
+        if m == 1 or len(X) == 1:
+            return None
+        settings = self._settings()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", CollapseWarning)  # other classes may hold it
+            if m == "auto":
+                best, _ = choose_components(
+                    X, self.max_components, patience=1, sample_weight=counts, **settings
+                )
+                return best.fit.mixture_ if best.n_components > 1 else None
+            return MomentMixture(m, **settings).fit(X, sample_weight=counts).mixture_
+
+    def _settings(self) -> dict[str, Any]:
+        names = ("covariance_type", "prior", "random_state", "verbose", "n_jobs")
+        return {name: getattr(self, name) for name in names}
+
+    def _numbers(self) -> list[Number]:
+        """The number of components of each class."""
+        given = self.n_components
+        if not isinstance(given, Mapping):
+            whole_number("n_components", given, 1, "auto")
+            return [given] * len(self.classes_)
+        classes = self.classes_.tolist()
+        if set(given) != set(classes):
+            raise ValueError(
+                f"n_components must have a number for each of the classes {classes}, and for no "
+                f"other; it has one for {list(given)}"
+            )
+        for name, m in given.items():
+            whole_number(f"n_components[{name!r}]", m, 1, "auto")
+        return [given[name] for name in classes]
+
+    def _class_priors(self, totals: np.ndarray) -> np.ndarray:
+        if self.priors is None:
+            return np.asarray(totals / totals.sum())
+        priors = np.array(self.priors, dtype=np.float64)
+        if priors.shape != totals.shape:
+            raise ValueError(
+                f"priors must have the shape {totals.shape}, one number for each class, got "
+                f"{priors.shape}"
+            )
+        if not np.all(priors >= 0) or abs(priors.sum() - 1) > 1e-6:
+            raise ValueError(f"priors must not be negative and sum to 1, got {priors.tolist()}")
+        return priors / priors.sum()
+
+    def _data(
+        self, name: object, X: np.ndarray, counts: np.ndarray | None, m: Number
+    ) -> AtomData | ObservedData:
+        """The rows of one class, as data of a fit."""
+        names = vars(self).get("feature_names_in_")
+        try:
+            return rows_to_fit(X, counts, 1 if m == "auto" else m, names=names)
+        except ValueError as error:
+            raise ValueError(f"class {name}: {error}") from error
+
+    def decision_function(self, X: Table) -> np.ndarray:
+        """The logarithm of prior times density of each class, up to a constant of the row.
+
+        Parameters
+        ----------
+        X : array of shape (p, n)
+            The rows. NaN is a gap, which is left out.
+
+        Returns
+        -------
+        array of shape (p, n_classes), or (p,) for two classes
+            For two classes, that of the second less that of the first, so that a positive number
+            means the second.
+        """
+        logs = self.predict_log_proba(X)
+        return logs[:, 1] - logs[:, 0] if len(self.classes_) == 2 else logs
+
+    def predict(self, X: Table) -> np.ndarray:
+        """The most probable class of each row.
+
+        Parameters
+        ----------
+        X : array of shape (p, n)
+            The rows. NaN is a gap, which is left out.
+
+        Returns
+        -------
+        array of shape (p,)
+        """
+        logs = self.predict_log_proba(X)
+        return np.asarray(self.classes_[logs.argmax(axis=1)])
+
+    def predict_proba(self, X: Table) -> np.ndarray:
+        """The probability of each class for each row.
+
+        Parameters
+        ----------
+        X : array of shape (p, n)
+            The rows. NaN is a gap, which is left out.
+
+        Returns
+        -------
+        array of shape (p, n_classes)
+            Each row sums to 1.
+        """
+        return np.exp(self.predict_log_proba(X))
+
+    def predict_log_proba(self, X: Table) -> np.ndarray:
+        """The logarithm of the probability of each class for each row.
+
+        Parameters
+        ----------
+        X : array of shape (p, n)
+            The rows. NaN is a gap, which is left out.
+
+        Returns
+        -------
+        array of shape (p, n_classes)
+        """
+        check_is_fitted(self)
+        X = validate_data(
+            self, X, reset=False, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan"
+        )
+        densities = [to_numpy(mixture.log_prob(X)) for mixture in self.mixtures_]
+        with np.errstate(divide="ignore"):
+            joint = np.stack(densities, axis=1).astype(np.float64) + np.log(self.priors_)
+        # Where all densities are 0 to float64, the row says nothing.
+        joint[np.all(joint == -np.inf, axis=1)] = 0.0
+        return log_softmax(joint, axis=1).astype(np.result_type(X, self._dtype), copy=False)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags: Tags = super().__sklearn_tags__()  # type: ignore[no-untyped-call]
+        tags.input_tags.allow_nan = True
+        return tags
