@@ -124,12 +124,11 @@ def penalty_slope(likelihood: Likelihood, directions: Directions) -> np.ndarray:
     """First derivatives of the penalty, a row; (size,)."""
     result = np.zeros(directions.size)
     if not directions.known:
-        covariances = directions.parameters.covariances
-        coordinates = likelihood.kind.coordinates(directions.m, directions.n)
-        gradient = likelihood.penalty_gradients(covariances)
-        numbers = coordinates.pullback(coordinates.encode(covariances), gradient)
-        size = coordinates.size
-        result[-size:] = directions.natural()[-size:, -size:].T @ numbers
+        m, n = directions.m, directions.n
+        coordinates = likelihood.kind.coordinates(m, n)
+        numbers = coordinates.encode(directions.parameters.covariances)
+        slope = _penalty_slopes(likelihood, numbers[None], m, n)[0]
+        result[-len(slope) :] = directions.here[-len(slope) :, -len(slope) :].T @ slope
     return result
 
 
@@ -138,25 +137,33 @@ def penalty_curvature(likelihood: Likelihood, directions: Directions) -> np.ndar
     result = np.zeros((directions.size, directions.size))
     if directions.known or (likelihood.prior is None and likelihood.anchor is None):
         return result
-    m, n, covariances = directions.m, directions.n, directions.parameters.covariances
-    coordinates = likelihood.kind.coordinates(m, n)
-    at = coordinates.encode(covariances)
-    steps = STEP * directions.natural()[-coordinates.size :, -coordinates.size :]
-    moved = np.concatenate([at + steps.T, at - steps.T])
-    gradients = []
-    for start in range(0, len(moved), TOGETHER):
-        some = [coordinates.decode(x) for x in moved[start : start + TOGETHER]]
-        if directions.common:  # one covariance a mixture, not a component
-            found = [likelihood.penalty_gradients(one) for one in some]
-        else:
-            found = np.split(
-                likelihood.penalty_gradients(np.concatenate(some), len(some)), len(some)
-            )
-        gradients += [coordinates.pullback(at, gradient) for gradient in found]
-    ahead, behind = np.split(np.array(gradients), 2)
-    H = steps.T @ (ahead - behind).T / (2 * STEP**2)
-    result[-coordinates.size :, -coordinates.size :] = (H + H.T) / 2
+    m, n, kind = directions.m, directions.n, likelihood.kind
+    coordinates = kind.coordinates(m, n)
+    size = coordinates.size
+    steps = STEP * directions.here[-size:, -size:].T
+    at = coordinates.encode(directions.parameters.covariances)
+    moved = np.concatenate([at + steps, at - steps])
+    slopes = [
+        _penalty_slopes(likelihood, moved[start : start + TOGETHER], m, n)
+        for start in range(0, len(moved), TOGETHER)
+    ]
+    ahead, behind = np.split(np.concatenate(slopes), 2)
+    H = steps @ (ahead - behind).T / (2 * STEP**2)
+    result[-size:, -size:] = (H + H.T) / 2
     return result
+
+
+def _penalty_slopes(likelihood: Likelihood, numbers: np.ndarray, m: int, n: int) -> np.ndarray:
+    """The gradients of the penalty at the numbers of covariances of some mixtures; (S, size)."""
+    kind, S = likelihood.kind, len(numbers)
+    if kind.common:  # one covariance a mixture, not a component
+        one = kind.coordinates(m, n)
+        found = [one.pullback(x, likelihood.penalty_gradients(one.decode(x))) for x in numbers]
+        return np.array(found)
+    together = kind.coordinates(S * m, n)  # numbers stand one component after the other
+    flat = numbers.reshape(-1)
+    gradients = likelihood.penalty_gradients(together.decode(flat), S)
+    return together.pullback(flat, gradients).reshape(S, -1)
 
 
 def influence(likelihood: RowLikelihood, parameters: Parameters) -> np.ndarray:
@@ -169,5 +176,5 @@ def influence(likelihood: RowLikelihood, parameters: Parameters) -> np.ndarray:
     found = information(likelihood, parameters)
     directions, basis = found.directions, found.directions.basis
     inverse = np.linalg.inv(basis.T @ found.curvature @ basis)
-    to_natural = directions.natural() @ basis @ inverse @ basis.T
+    to_natural = directions.here @ basis @ inverse @ basis.T
     return (row_scores(likelihood, directions) - found.score) @ to_natural.T

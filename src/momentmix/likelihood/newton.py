@@ -91,7 +91,7 @@ def _moved(likelihood: RowLikelihood, directions: Directions, step: np.ndarray) 
     m, n = directions.m, directions.n
     weights, means, covariances = directions.parameters
     weights = weights * np.exp(step[:m])
-    change = directions.natural() @ step
+    change = directions.here @ step
     means = means + change[m : m + m * n].reshape(m, n)
     if not directions.known:
         coordinates = likelihood.kind.coordinates(m, n)

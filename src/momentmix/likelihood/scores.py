@@ -10,8 +10,10 @@ the standard one, with the weights as λ ∝ exp η:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import cached_property
+
 import numpy as np
-from scipy.linalg import block_diag
 
 from momentmix.covariance import Kind, Zero
 from momentmix.data.parameters import Parameters
@@ -50,14 +52,14 @@ class Directions:
         """Those in which a likelihood is free to move."""
         return cls(likelihood.kind, parameters, known=likelihood.variance is not None)
 
-    @property
+    @cached_property
     def basis(self) -> np.ndarray:
         """Orthonormal directions without the one that changes nothing, all η alike; (size, P)."""
         # A reflection that takes the first axis to the diagonal: its other columns sum to zero.
         v = np.full(self.m, 1 / np.sqrt(self.m))
         v[0] += 1
         reflected = np.eye(self.m) - 2 * np.outer(v, v) / (v @ v)
-        return block_diag(reflected[:, 1:], np.eye(self.size - self.m))
+        return block_diagonal([reflected[:, 1:], np.eye(self.size - self.m)])
 
     def features(self, j: int, behind: Behind) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
         """The scores (1, z, ½ tr E(zzᵀ - I)) of rows if they are component j's; z; and C."""
@@ -94,7 +96,23 @@ class Directions:
                 for root in (self.roots[:1] if self.common else self.roots)
             ]
             in_covariances = [self.tangent.numbers(root) for root in mapped]
-        return np.asarray(block_diag(in_weights, *in_means, *in_covariances))
+        return block_diagonal([in_weights, *in_means, *in_covariances])
+
+    @cached_property
+    def here(self) -> np.ndarray:
+        """``natural`` in the coordinates of the fit."""
+        return self.natural()
+
+
+def block_diagonal(blocks: Sequence[np.ndarray]) -> np.ndarray:
+    """Matrices one after the other on the diagonal; SciPy's does more, and takes its time."""
+    heights, widths = zip(*(block.shape for block in blocks), strict=True)
+    result, row, column = np.zeros((sum(heights), sum(widths))), 0, 0
+    for block in blocks:
+        height, width = block.shape
+        result[row : row + height, column : column + width] = block
+        row, column = row + height, column + width
+    return result
 
 
 def row_scores(likelihood: RowLikelihood, directions: Directions) -> np.ndarray:

@@ -2,8 +2,9 @@
 
 "rows" draws rows with replacement, "weights" gives every row a random weight (the Bayesian
 bootstrap), and "parametric" draws new rows from the fitted mixture, in the manner that the rows
-were observed. EM starts at the fit itself, so components keep their places; where two have changed
-places all the same, they are put back.
+were observed. Each refit starts at the fit itself, so components keep their places; where two have
+changed places all the same, they are put back. Newton's method carries refits to the very top: EM
+stops where it creeps, and would stop short of how far parameters can move.
 """
 
 from __future__ import annotations
@@ -18,12 +19,16 @@ from scipy.optimize import linear_sum_assignment
 
 from momentmix.covariance import Kind
 from momentmix.data.parameters import Parameters
+from momentmix.likelihood.newton import climb
 from momentmix.likelihood.rows import RowLikelihood
+from momentmix.likelihood.scores import Directions
 from momentmix.support.array import to_numpy
 from momentmix.support.parallel import parallel_map, worker_count
 from momentmix.support.progress import Progress
 
 BootstrapKind = Literal["rows", "weights", "parametric"]
+#: Parameters up to which Newton's method costs less than EM, and what its last step gains at most.
+NEWTON_PARAMETERS, NEWTON_TOL = 300, 1e-8
 
 
 @dataclass(frozen=True)
@@ -91,11 +96,14 @@ def bootstrapped(
     """Parameters of fits to rows drawn anew, in the coordinates of the fit; and if interrupted."""
     found: dict[int, Parameters] = {}
     seeds = rng.spawn(n_boot)
-    draw = _DRAWS[kind]
+    draw, small = _DRAWS[kind], Directions.of(likelihood, fit).size <= NEWTON_PARAMETERS
 
     def refit(i: int) -> None:
         rows = draw(likelihood, fit, seeds[i])
-        result = rows.fit(fit, tol=tol, max_iter=max_iter)
+        if small:
+            result = climb(rows, fit, tol=min(tol, NEWTON_TOL), max_iter=max_iter)
+        else:
+            result = rows.fit(fit, tol=tol, max_iter=max_iter)
         if result.interrupted:
             raise KeyboardInterrupt
         found[i] = matched(likelihood.kind, result.parameters, fit)
