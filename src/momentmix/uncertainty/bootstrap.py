@@ -3,8 +3,8 @@
 "rows" draws rows with replacement, "weights" gives every row a random weight (the Bayesian
 bootstrap), and "parametric" draws new rows from the fitted mixture, in the manner that the rows
 were observed. Each refit starts at the fit itself, so components keep their places; where two have
-changed places all the same, they are put back. Newton's method carries refits to the very top: EM
-stops where it creeps, and would stop short of how far parameters can move.
+changed places all the same, they are put back. Where EM creeps, Newton's method carries a refit to
+the very top: EM alone would stop short of how far parameters can move.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ from momentmix.support.parallel import parallel_map, worker_count
 from momentmix.support.progress import Progress
 
 BootstrapKind = Literal["rows", "weights", "parametric"]
-#: Parameters up to which Newton's method costs less than EM, and what its last step gains at most.
-NEWTON_PARAMETERS, NEWTON_TOL = 300, 1e-8
+#: Parameters up to which Newton's method pays, EM steps after which it takes over, and
+#: what the last step gains at most.
+NEWTON_PARAMETERS, EM_STEPS, TOP = 300, 15, 1e-8
 
 
 @dataclass(frozen=True)
@@ -100,10 +101,10 @@ def bootstrapped(
 
     def refit(i: int) -> None:
         rows = draw(likelihood, fit, seeds[i])
-        if small:
-            result = climb(rows, fit, tol=min(tol, NEWTON_TOL), max_iter=max_iter)
-        else:
-            result = rows.fit(fit, tol=tol, max_iter=max_iter)
+        steps = EM_STEPS if small else max_iter
+        result = rows.fit(fit, tol=TOP if small else tol, max_iter=steps)
+        if small and not result.converged and not result.interrupted:
+            result = climb(rows, result.parameters, tol=TOP, max_iter=max_iter)
         if result.interrupted:
             raise KeyboardInterrupt
         found[i] = matched(likelihood.kind, result.parameters, fit)
