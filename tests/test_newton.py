@@ -13,7 +13,7 @@ from momentmix.likelihood.rows import RowLikelihood
 def test_it_ends_where_em_would(name, rng):
     """Overlapping components, on which EM takes hundreds of steps."""
     kind = covariance_type(name)
-    X = np.vstack([rng.normal(size=(100, 2)), rng.normal(size=(100, 2)) + [2.5, 0]])
+    X = np.vstack([rng.normal(size=(100, 2)), rng.normal([2.5, 0.0], 1.0, (100, 2))])
     likelihood = RowLikelihood(X, None, kind, 1e-6, prior=kind.prior(2, "auto"))
     start = likelihood.from_responsibilities(np.repeat(np.eye(2), 100, axis=0))
     near = likelihood.fit(start, tol=1e-4, max_iter=50).parameters
