@@ -14,6 +14,7 @@ __all__ = [
     "MomentTensors",
     "Samples",
     "SymmetricCP",
+    "UncertaintyWarning",
     "augmented_weights",
     "contract",
     "contract_grad",
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     )
     from momentmix.moments.orders import augmented_weights
     from momentmix.regression import MixtureRegressor
-    from momentmix.support.warnings import CollapseWarning
+    from momentmix.support.warnings import CollapseWarning, UncertaintyWarning
     from momentmix.tensors.dense import dense_moment
 else:
     _HOMES = {
@@ -71,7 +72,7 @@ else:
         ),
         "moments.orders": ("augmented_weights",),
         "regression": ("MixtureRegressor",),
-        "support.warnings": ("CollapseWarning",),
+        "support.warnings": ("CollapseWarning", "UncertaintyWarning"),
         "tensors.dense": ("dense_moment",),
     }
 
