@@ -27,7 +27,7 @@ from momentmix.summary.correlations import (
     strongest_correlations,
 )
 from momentmix.summary.fit import FitSummary, Rival
-from momentmix.summary.moments import Distribution, Match, comparable_order, moment_match
+from momentmix.goodness.distances import Distribution, Match, comparable_order, moment_match
 from momentmix.summary.origin import Origin
 from momentmix.summary.remark import closeness, remarks
 from momentmix.summary.words import counted, listed, mean_and_deviation, percent, readable

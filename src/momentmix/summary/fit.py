@@ -21,7 +21,7 @@ from momentmix.summary.certainty import Certainty, certainty_of
 from momentmix.summary.columns import ColumnSummary, column_summaries
 from momentmix.summary.component import names_of
 from momentmix.summary.costs import with_costs
-from momentmix.summary.moments import Distribution, Match, moment_match
+from momentmix.goodness.distances import Distribution, Match, moment_match
 from momentmix.summary.origin import Origin
 from momentmix.summary.remark import collapse_remark, errors_remark, remarks
 from momentmix.support.array import to_numpy

@@ -13,7 +13,7 @@ from momentmix.summary.component import (
     feature_variances,
     overall_mean_and_deviation,
 )
-from momentmix.summary.moments import MOST_WORK, Match
+from momentmix.goodness.distances import MOST_WORK, Match
 from momentmix.summary.words import counted, listed
 from momentmix.support.array import to_numpy
 
