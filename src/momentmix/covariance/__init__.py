@@ -12,6 +12,7 @@ from momentmix.covariance.diagonal import Diagonal
 from momentmix.covariance.full import Full
 from momentmix.covariance.prior import LogNormalPrior, Pull
 from momentmix.covariance.spherical import Spherical
+from momentmix.covariance.tangent import Tangent
 from momentmix.covariance.tied import Tied
 from momentmix.covariance.validation import (
     COVARIANCE_TYPES,
@@ -37,6 +38,7 @@ __all__ = [
     "LogNormalPrior",
     "Pull",
     "Spherical",
+    "Tangent",
     "Tied",
     "Zero",
     "anchor_rows",

@@ -42,6 +42,11 @@ class Anchor:
         values = np.maximum(np.linalg.eigvalsh(matrices).reshape(groups, -1), 1e-300)
         return np.asarray(self.rows / 2 * np.sum(np.log(values) + 1 / values - 1, axis=1))
 
+    def gradients(self, matrices: np.ndarray) -> np.ndarray:
+        """Of the penalties, in the matrices."""
+        inverse = np.linalg.inv(matrices)
+        return np.asarray(self.rows / 2 * (inverse - inverse @ inverse))
+
     def pooled(self, counts: np.ndarray, scatter: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """How many rows covariances rest on, with these, and the covariance of all of them.
 

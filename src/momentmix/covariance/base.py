@@ -22,6 +22,7 @@ import numpy as np
 from momentmix.covariance.anchor import Anchor
 from momentmix.covariance.coordinates import Coordinates
 from momentmix.covariance.prior import LogNormalPrior
+from momentmix.covariance.tangent import Tangent
 from momentmix.support.array import Array, namespace
 
 #: Multiple of the floor up to which a variance counts as being on it.
@@ -344,6 +345,11 @@ class Covariance(ABC):
     @abstractmethod
     def coordinates(cls, m: int, n: int, floor: float | None = None) -> Coordinates:
         """The covariances of m components as a vector of free numbers, above a floor if any."""
+
+    @staticmethod
+    @abstractmethod
+    def tangent(n: int) -> Tangent:
+        """The covariances of one component close to given ones, for derivatives of likelihoods."""
 
     @staticmethod
     def pooled_coupling(coupling: np.ndarray, n: int) -> np.ndarray:

@@ -7,6 +7,7 @@ import numpy as np
 from momentmix.covariance.base import Bound, Covariance, corrected
 from momentmix.covariance.full import Full
 from momentmix.covariance.prior import LogNormalPrior, PullOfVariances
+from momentmix.covariance.tangent import VarianceTangent
 from momentmix.covariance.variances import Variances
 from momentmix.support.array import Array, namespace
 
@@ -97,3 +98,7 @@ class Diagonal(Variances):
     @staticmethod
     def gradient_of_matrices(weights: np.ndarray, G: np.ndarray) -> np.ndarray:
         return np.diagonal(Full.gradient_of_matrices(weights, G), axis1=2, axis2=3)
+
+    @staticmethod
+    def tangent(n: int) -> VarianceTangent:
+        return VarianceTangent(n, "each")

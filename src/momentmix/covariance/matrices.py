@@ -13,6 +13,7 @@ import numpy as np
 from momentmix.covariance.anchor import Anchor, anchor_rows
 from momentmix.covariance.base import NEAR_FLOOR, Bound, Covariance, refuse_degenerate
 from momentmix.covariance.coordinates import MatrixCoordinates
+from momentmix.covariance.tangent import MatrixTangent
 from momentmix.support.array import Array, index_array, namespace, read_only
 
 
@@ -222,6 +223,10 @@ class Matrices(Covariance):
     @classmethod
     def coordinates(cls, m: int, n: int, floor: float | None = None) -> MatrixCoordinates:
         return MatrixCoordinates(cls.shape(m, n), floor)
+
+    @staticmethod
+    def tangent(n: int) -> MatrixTangent:
+        return MatrixTangent(n)
 
 
 @lru_cache(maxsize=32)

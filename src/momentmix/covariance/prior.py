@@ -80,6 +80,10 @@ class Pull(ABC):
     def __init__(self, prior: LogNormalPrior, covariances: np.ndarray, groups: int) -> None: ...
 
     @abstractmethod
+    def gradients(self) -> np.ndarray:
+        """Of the sum of the penalties, in the covariances; what L moves along with them cancels."""
+
+    @abstractmethod
     def step(self, counts: np.ndarray, scatter: np.ndarray) -> np.ndarray:
         """Covariances that raise -½ Σ_k n_k (log|Σ_k| + tr C_k Σ_k⁻¹) - penalty, from here.
 
@@ -104,6 +108,9 @@ class PullOfVariances(Pull):
         self.away = logs - self.centre
         squares = (self.away**2).reshape(len(logs), -1).sum(axis=1)
         self.penalties = prior.strength / 4 * prior.times * squares
+
+    def gradients(self) -> np.ndarray:
+        return np.asarray(self.strength / 2 * self.prior.times * self.away / self.variances)
 
     def step(self, counts: np.ndarray, scatter: np.ndarray) -> np.ndarray:
         counts = counts.reshape(-1, *[1] * (scatter.ndim - 1))
@@ -131,14 +138,21 @@ class PullOfMatrices(Pull):
         self.penalties = prior.strength / 4 * np.sum(away * away, axis=(1, 2))
         self.away = turned @ away @ self.vectors
 
-    def step(self, counts: np.ndarray, scatter: np.ndarray) -> np.ndarray:
-        nu, values, logs = self.strength, self.values, self.logs
-        # Σ (∂log_Σ B) Σ has the entries d_i d_j (log d_i - log d_j) / (d_i - d_j) B_ij.
+    def _slopes(self) -> np.ndarray:
+        """∂log_Σ B has the entries (log d_i - log d_j) / (d_i - d_j) B_ij in the eigenvectors."""
+        values, logs = self.values, self.logs
         gaps = values[:, :, None] - values[:, None, :]
         near = np.abs(gaps) <= 1e-8 * values[:, :, None]
         slopes = (logs[:, :, None] - logs[:, None, :]) / np.where(near, 1.0, gaps)
-        slopes = np.where(near, 1 / values[:, :, None], slopes)
-        pulled = values[:, :, None] * values[:, None, :] * slopes * self.away
+        return np.where(near, 1 / values[:, :, None], slopes)
+
+    def gradients(self) -> np.ndarray:
+        inside = self._slopes() * self.away
+        return np.asarray(self.strength / 2 * self.vectors @ inside @ self.vectors.swapaxes(1, 2))
+
+    def step(self, counts: np.ndarray, scatter: np.ndarray) -> np.ndarray:
+        nu, values = self.strength, self.values
+        pulled = values[:, :, None] * values[:, None, :] * self._slopes() * self.away
         pulled = self.vectors @ pulled @ self.vectors.swapaxes(1, 2)
         furthest = np.max(np.diagonal(self.away, axis1=1, axis2=2), axis=1)
         rows = (nu * (1 + np.maximum(furthest, 0)))[:, None, None]

@@ -7,6 +7,7 @@ import numpy as np
 from momentmix.covariance.base import Bound, Covariance, corrected
 from momentmix.covariance.diagonal import Diagonal
 from momentmix.covariance.prior import LogNormalPrior, PullOfVariances
+from momentmix.covariance.tangent import VarianceTangent
 from momentmix.covariance.variances import Variances
 from momentmix.support.array import Array, namespace
 
@@ -98,3 +99,7 @@ class Spherical(Variances):
     @staticmethod
     def gradient_of_matrices(weights: np.ndarray, G: np.ndarray) -> np.ndarray:
         return np.asarray(Diagonal.gradient_of_matrices(weights, G).sum(axis=2))
+
+    @staticmethod
+    def tangent(n: int) -> VarianceTangent:
+        return VarianceTangent(n, "one")

@@ -9,6 +9,7 @@ import numpy as np
 from momentmix.covariance.base import Bound, Covariance
 from momentmix.covariance.diagonal import Diagonal
 from momentmix.covariance.spherical import Spherical
+from momentmix.covariance.tangent import VarianceTangent
 from momentmix.covariance.variances import Variances
 from momentmix.support.array import Array
 
@@ -106,3 +107,7 @@ class Zero(Variances):
     @staticmethod
     def gradient_of_matrices(weights: np.ndarray, G: np.ndarray) -> np.ndarray:
         return Diagonal.gradient_of_matrices(weights, G)[..., :0]
+
+    @staticmethod
+    def tangent(n: int) -> VarianceTangent:
+        return VarianceTangent(n, "none")

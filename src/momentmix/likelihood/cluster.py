@@ -1,21 +1,27 @@
-"""The likelihood of rows on a cluster: one pass a step."""
+"""The likelihood of rows on a cluster: one pass a step.
+
+Each block of rows makes its sums where it is, as rows in memory do, and the sums are added up.
+"""
 
 from __future__ import annotations
 
-from functools import reduce
+from collections.abc import Callable
+from typing import Any, Concatenate
 
 import numpy as np
 
-from momentmix.cluster.rows import DaskRows, plus
+from momentmix.cluster.rows import DaskRows
 from momentmix.covariance import Anchor, Kind, LogNormalPrior
 from momentmix.data.frame import Frame
 from momentmix.data.observed import CompletedRows, shifts_of_gaps
 from momentmix.data.parameters import Parameters
-from momentmix.likelihood.density import Density, Sums
-from momentmix.likelihood.em import Likelihood
+from momentmix.likelihood.density import Sums
+from momentmix.likelihood.em import Arguments, Likelihood
 from momentmix.likelihood.observed import ObservedLikelihood
+from momentmix.likelihood.rows import RowLikelihood
 from momentmix.observed import ObservedRows, noise_of_rows
-from momentmix.support.array import ArrayLike, to_numpy
+from momentmix.support.array import ArrayLike
+from momentmix.support.parallel import thread_limit
 
 
 class ClusterLikelihood(Likelihood):
@@ -40,53 +46,52 @@ class ClusterLikelihood(Likelihood):
         return not self.observed
 
     def sums(self, parameters: Parameters, groups: int = 1) -> Sums:
-        if self.observed:
-            found = self.rows.total(_observed_sums, self.frame, self.kind, parameters, groups)
-        else:
-            density = Density.of(self.kind, parameters, groups)
-            found = self.rows.total(_em_sums, self.frame, self.kind, density)
-        weight, *sums = found
+        return Sums(*self.total(RowLikelihood.sums, parameters, groups))
+
+    def total(
+        self,
+        function: Callable[Concatenate[RowLikelihood, Arguments], tuple[np.ndarray, ...]],
+        *arguments: Arguments.args,
+        **named: Arguments.kwargs,
+    ) -> tuple[np.ndarray, ...]:
+        block = self.frame, self.kind, self.observed
+        weight, *sums = self.rows.total(_total, block, function, arguments, named)
         self.count = float(weight)
-        return Sums(*(part / weight for part in sums))
+        return tuple(part / weight for part in sums)
 
 
-def _em_sums(
-    X: np.ndarray, weights: np.ndarray | None, frame: Frame, kind: Kind, density: Density
+def _total(
+    X: np.ndarray,
+    weights: np.ndarray | None,
+    block: tuple[Frame, Kind, bool],
+    function: Callable[..., tuple[np.ndarray, ...]],
+    arguments: tuple[object, ...],
+    named: dict[str, Any],
+    noise_covariance: ArrayLike | None = None,
 ) -> tuple[np.ndarray, ...]:
-    Z = frame.apply(X)
-    w = np.ones(len(X)) if weights is None else weights
-    step = max(256, (4 << 20) // (8 * (2 * Z.shape[1] + density.quadratic.shape[1])))
-
-    def block(rows: slice) -> tuple[np.ndarray, ...]:
-        sums = density.step_sums(Z[rows], to_numpy(kind.features(Z[rows])), w[rows])
-        return (np.asarray(np.sum(w[rows])), *sums)
-
-    return reduce(plus, (block(slice(a, a + step)) for a in range(0, max(len(Z), 1), step)))
+    """What a function makes of the rows of a block, and before it their weight."""
+    rows = _rows(X, weights, *block, noise_covariance)
+    with thread_limit(1):  # other blocks are the cluster's other jobs
+        return (np.asarray(rows.weights.sum()), *function(rows, *arguments, **named))
 
 
-def _observed_sums(
+def _rows(
     X: np.ndarray,
     weights: np.ndarray | None,
     frame: Frame,
     kind: Kind,
-    parameters: Parameters,
-    groups: int,
-    noise_covariance: ArrayLike | None = None,
-) -> tuple[np.ndarray, ...]:
-    told = np.flatnonzero(~np.all(np.isnan(X), axis=1))
-    if len(told) == 0:
-        return _no_sums(kind, parameters, groups)
-    observed = ObservedRows(X, noise_of_rows(noise_covariance, X)).take(told)
-    observed = observed.scaled(frame.centre, frame.units)
-    w = np.ones(len(told)) if weights is None else weights[told]
+    observed: bool,
+    noise_covariance: ArrayLike | None,
+) -> RowLikelihood:
+    """The rows of a block that have a value, with weights of any sum."""
+    w = np.ones(len(X)) if weights is None else weights
+    told = ~np.all(np.isnan(X), axis=1)
+    if not np.any(told):  # a row of no weight stands for none
+        X, w, told, noise_covariance = frame.centre[None], np.zeros(1), np.ones(1, bool), None
+    if not observed:
+        return RowLikelihood(frame.apply(X), w, kind, 0.0)
+    table = ObservedRows(X, noise_of_rows(noise_covariance, X)).take(np.flatnonzero(told))
+    table = table.scaled(frame.centre, frame.units)
     # Where the rows lie does not matter for sums, so nothing stands in for them.
-    rows = CompletedRows(observed, np.empty(observed.X.shape), shifts_of_gaps(observed, frame))
-    here = ObservedLikelihood(rows, w, kind, 0.0, to_features=frame.to_features)
-    return (np.asarray(np.sum(w)), *here.sums(parameters, groups))
-
-
-def _no_sums(kind: Kind, parameters: Parameters, groups: int) -> tuple[np.ndarray, ...]:
-    """Sums over no rows."""
-    count, n = parameters.means.shape
-    shapes = (), (groups,), (count,), (count, n), (count, kind.width(n))
-    return tuple(np.zeros(shape) for shape in shapes)
+    rows = CompletedRows(table, np.empty(table.X.shape), shifts_of_gaps(table, frame))
+    return ObservedLikelihood(rows, w[told], kind, 0.0, to_features=frame.to_features)

@@ -8,7 +8,7 @@ list of components: on small data that costs little more than the steps of one.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Concatenate, NamedTuple, ParamSpec
 
 import numpy as np
 
@@ -19,6 +19,8 @@ from momentmix.solvers.anderson import Anderson
 
 if TYPE_CHECKING:
     from momentmix.likelihood.rows import RowLikelihood
+
+Arguments = ParamSpec("Arguments")
 
 #: Variances, in units of the data, below which a moment estimate is raised, and to which.
 FLAT, WIDE = 0.01, 0.1
@@ -73,6 +75,15 @@ class Likelihood:
         """Sums over all rows, whose weights sum to 1, at some mixtures: one pass."""
         raise NotImplementedError
 
+    def total(
+        self,
+        function: Callable[Concatenate[RowLikelihood, Arguments], tuple[np.ndarray, ...]],
+        *arguments: Arguments.args,
+        **named: Arguments.kwargs,
+    ) -> tuple[np.ndarray, ...]:
+        """Sums that a function makes of rows in memory, over all rows, whose weights sum to 1."""
+        raise NotImplementedError
+
     def sample(self, rng: np.random.Generator) -> RowLikelihood:
         """That of so many rows, drawn by weight and in memory, that a search can look at them."""
         raise NotImplementedError
@@ -88,6 +99,15 @@ class Likelihood:
             total += float(np.sum(self.prior.at(parameters.covariances).penalties))
         if self.anchor is not None:
             total += float(self.anchor.penalties(parameters.covariances)[0])
+        return total / self.count
+
+    def penalty_gradients(self, covariances: np.ndarray, groups: int = 1) -> np.ndarray:
+        """Of ``penalty`` in the covariances of some mixtures, one after the other."""
+        total = np.zeros(covariances.shape)
+        if self.prior is not None:
+            total += self.prior.at(covariances, groups).gradients()
+        if self.anchor is not None:
+            total += self.anchor.gradients(covariances)
         return total / self.count
 
     def step(self, parameters: Parameters, groups: int = 1) -> Step:

@@ -7,6 +7,7 @@ of rows, their places, is what one Gaussian makes of them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
@@ -15,7 +16,7 @@ from momentmix.covariance import Anchor, Bound, Kind, LogNormalPrior
 from momentmix.data.observed import CompletedRows
 from momentmix.data.parameters import Parameters
 from momentmix.likelihood.density import Sums, softmax
-from momentmix.likelihood.rows import RowLikelihood, summed
+from momentmix.likelihood.rows import Behind, RowLikelihood, T, summed
 from momentmix.observed import Evaluated, Gaussians
 from momentmix.observed.single import one_gaussian
 from momentmix.support.array import to_numpy
@@ -87,6 +88,22 @@ class ObservedLikelihood(RowLikelihood):
 
         sums = summed(self.observed.each(self._gaussians(parameters), block))
         return self._of_rows(sums, parameters.means)
+
+    def each(
+        self, parameters: Parameters, function: Callable[[slice | np.ndarray, Behind], T]
+    ) -> list[T]:
+        gaussians, back = self._gaussians(parameters), self._to_fit_matrix
+        logs = _logs(parameters.weights)[:, None]
+
+        def block(rows: np.ndarray, here: Evaluated) -> T:
+            R, _ = softmax(here.log_densities + logs, axis=0)
+            deviations = self._to_fit(here.means() - gaussians.means[:, None, :])
+            covariances = here.covariances()
+            if back is not None:
+                covariances = back.T @ covariances @ back
+            return function(rows, Behind(R, deviations, covariances))
+
+        return self.observed.each(gaussians, block)
 
     def from_responsibilities(self, R: np.ndarray) -> Parameters:
         mean, covariance = self._one

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import copy
 from functools import cached_property
-from typing import TypeVar
+from typing import Concatenate, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -13,13 +13,24 @@ from momentmix.covariance import Bound, Kind, LogNormalPrior
 from momentmix.data.content import DIGITS, LARGE_DATA, by_distance
 from momentmix.data.parameters import Parameters
 from momentmix.likelihood.density import Density, Sums, softmax
-from momentmix.likelihood.em import Likelihood
+from momentmix.likelihood.em import Arguments, Likelihood
 from momentmix.support.array import to_numpy
 from momentmix.support.parallel import parallel_map, worker_count
 
 #: Bytes of a block of rows, and up to which the products of pairs of features are kept.
 _BLOCK_BYTES, _CACHE_BYTES = 4 << 20, 256 << 20
 T = TypeVar("T")
+
+
+class Behind(NamedTuple):
+    """What components say of a block of B rows, in the coordinates of a fit.
+
+    Complete and exact rows leave nothing open, and have no covariances.
+    """
+
+    responsibilities: np.ndarray  # (m, B)
+    deviations: np.ndarray  # E[v - μ_j | x_i, j] of what lies behind the rows; (m, B, n)
+    covariances: np.ndarray | None  # Cov[v | x_i, j]; (m, B, n, n)
 
 
 class RowLikelihood(Likelihood):
@@ -126,6 +137,26 @@ class RowLikelihood(Likelihood):
             return density.step_sums(self.X[rows], self._quadratic(rows), self.weights[rows])
 
         return summed(self._over_blocks(block))
+
+    def total(
+        self,
+        function: Callable[Concatenate[RowLikelihood, Arguments], tuple[np.ndarray, ...]],
+        *arguments: Arguments.args,
+        **named: Arguments.kwargs,
+    ) -> tuple[np.ndarray, ...]:
+        return function(self, *arguments, **named)
+
+    def each(
+        self, parameters: Parameters, function: Callable[[slice | np.ndarray, Behind], T]
+    ) -> list[T]:
+        """function(places, what lies behind the rows there), for all rows in blocks."""
+        density, means = Density.of(self.kind, parameters), parameters.means[:, None, :]
+
+        def block(rows: slice) -> T:
+            R, _ = softmax(density.log_joint(self.X[rows], self._quadratic(rows)), axis=0)
+            return function(rows, Behind(R, self.X[rows] - means, None))
+
+        return self._over_blocks(block)
 
     def from_responsibilities(self, R: np.ndarray) -> Parameters:
         """The M-step from responsibilities (p, m), which may leave some weight out."""

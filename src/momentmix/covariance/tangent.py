@@ -1,0 +1,165 @@
+"""Covariances close to given ones, in coordinates where those are the identity.
+
+Near Σ = RRᵀ every covariance of a type is R(I + S)Rᵀ, with S = Σ_b s_b E_b for symmetric matrices
+E_b that the type allows, and near μ every mean is μ + Ra. In these coordinates a Gaussian knows no
+scale, and all derivatives of its logarithm are polynomials of z = R⁻¹(x - μ):
+
+    ∂/∂a = z,   ∂/∂s_b = ½ tr E_b(zzᵀ - I).
+
+Where of x only a part was seen, or with noise, z is what is expected behind it, zzᵀ gets the
+covariance C of what is left open added, and with P = I - C the second derivatives are
+
+    -∂²/∂a∂aᵀ = P,   -∂²/∂a∂s_b = P E_b z,   -∂²/∂s_b∂s_c = zᵀE_b P E_c z - ½ tr P E_b P E_c.
+
+The numbers s are those of ``Coordinates`` without a floor: off the diagonal they count √2 times.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+
+class Curvature(NamedTuple):
+    """-∂² of a log density, summed over rows: in a and a, in a and s, in s and s."""
+
+    means: np.ndarray  # (n, n)
+    mixed: np.ndarray  # (n, q)
+    covariances: np.ndarray  # (q, q)
+
+
+class Tangent(ABC):
+    """S of q numbers for one covariance in n features; ``size`` is q."""
+
+    def __init__(self, n: int, size: int) -> None:
+        self.n, self.size = n, size
+
+    @abstractmethod
+    def roots(self, array: np.ndarray, m: int) -> list[np.ndarray]:
+        """R of each of m components: a triangular matrix (n, n), or deviations (n,)."""
+
+    @abstractmethod
+    def whitened(self, root: np.ndarray, D: np.ndarray) -> np.ndarray:
+        """R⁻¹d for each row of D (B, n)."""
+
+    def whitened_twice(self, root: np.ndarray, C: np.ndarray) -> np.ndarray:
+        """R⁻¹CR⁻ᵀ for each of C (B, n, n)."""
+        B, n = len(C), self.n
+        half = self.whitened(root, C.reshape(B * n, n)).reshape(B, n, n).swapaxes(1, 2)
+        return self.whitened(root, half.reshape(B * n, n)).reshape(B, n, n)
+
+    @abstractmethod
+    def features(self, Z: np.ndarray, C: np.ndarray | None) -> np.ndarray:
+        """½ tr E_b(zzᵀ + C - I) for each row; (B, q)."""
+
+    @abstractmethod
+    def curvature(self, r: np.ndarray, Z: np.ndarray, C: np.ndarray | None) -> Curvature:
+        """Second derivatives, summed over rows with weights r (B,)."""
+
+    @abstractmethod
+    def numbers(self, root: np.ndarray) -> np.ndarray:
+        """From the numbers of S to those of RSRᵀ, for any R as ``roots`` has it; (q, q)."""
+
+
+class MatrixTangent(Tangent):
+    """Any symmetric S."""
+
+    def __init__(self, n: int) -> None:
+        super().__init__(n, n * (n + 1) // 2)
+        self._i, self._j = np.tril_indices(n)
+        # E_b = c (e_i e_jᵀ + e_j e_iᵀ), of length 1.
+        self._c = np.where(self._i == self._j, 0.5, np.sqrt(0.5))
+
+    def roots(self, array: np.ndarray, m: int) -> list[np.ndarray]:
+        matrices = np.broadcast_to(np.linalg.cholesky(array), (m, self.n, self.n))
+        return list(matrices)
+
+    def whitened(self, root: np.ndarray, D: np.ndarray) -> np.ndarray:
+        return np.asarray(solve_triangular(root, D.T, lower=True).T)
+
+    def features(self, Z: np.ndarray, C: np.ndarray | None) -> np.ndarray:
+        products = Z[:, self._i] * Z[:, self._j]
+        if C is not None:
+            products += C[:, self._i, self._j]
+        products[:, self._i == self._j] -= 1
+        return np.asarray(self._c * products)
+
+    def curvature(self, r: np.ndarray, Z: np.ndarray, C: np.ndarray | None) -> Curvature:
+        n, i, j = self.n, self._i, self._j
+        eye = np.eye(n)
+        squares = (Z[:, :, None] * Z[:, None, :]).reshape(len(Z), n * n)
+        if C is None:
+            P = r.sum() * eye
+            with_z = (r @ Z)[:, None, None] * eye
+            with_zz = np.multiply.outer(r @ squares, eye.reshape(-1))
+            twice = r.sum() * np.multiply.outer(eye.reshape(-1), eye.reshape(-1))
+        else:
+            each = (eye - C).reshape(len(Z), n * n)
+            weighted = each * r[:, None]
+            P = weighted.sum(axis=0).reshape(n, n)
+            with_z = (Z.T @ weighted).reshape(n, n, n)
+            with_zz, twice = squares.T @ weighted, each.T @ weighted
+        # E_b z has the entries c z_j at i and c z_i at j.
+        mixed = self._c * (with_z[j, :, i] + with_z[i, :, j]).T
+
+        def both(A: np.ndarray) -> np.ndarray:
+            """Σ of z_i P_jk z_l over both orders of i, j and of k, l, from A[(i, l), (j, k)]."""
+            A = A.reshape(n, n, n, n)
+            b, c = (i[:, None], j[:, None]), (i[None], j[None])
+            total = A[b[0], c[1], b[1], c[0]] + A[b[1], c[1], b[0], c[0]]
+            total += A[b[0], c[0], b[1], c[1]] + A[b[1], c[0], b[0], c[1]]
+            return np.asarray(np.outer(self._c, self._c) * total)
+
+        return Curvature(P, mixed, _symmetric(both(with_zz)) - both(twice) / 2)
+
+    def numbers(self, root: np.ndarray) -> np.ndarray:
+        i, j, c = self._i, self._j, self._c
+        # ⟨E_b, R E_c Rᵀ⟩ for orthonormal E_b, of which c is the factor.
+        crossed = root[i][:, i] * root[j][:, j] + root[i][:, j] * root[j][:, i]
+        return np.asarray(2 * np.outer(c, c) * crossed)
+
+
+class VarianceTangent(Tangent):
+    """S diagonal: ``one`` number for all of the diagonal, one for each feature, or ``none``."""
+
+    def __init__(self, n: int, numbers: str) -> None:
+        super().__init__(n, {"one": 1, "each": n, "none": 0}[numbers])
+        # Which features a number stands for; (n, q).
+        self._stands_for = np.eye(n)[:, : self.size] if numbers != "one" else np.ones((n, 1))
+
+    def roots(self, array: np.ndarray, m: int) -> list[np.ndarray]:
+        variances = array if array.ndim == 2 else array[:, None]
+        return list(np.broadcast_to(np.sqrt(variances), (m, self.n)))
+
+    def whitened(self, root: np.ndarray, D: np.ndarray) -> np.ndarray:
+        return D / root
+
+    def features(self, Z: np.ndarray, C: np.ndarray | None) -> np.ndarray:
+        squares = Z * Z
+        if C is not None:
+            squares += np.diagonal(C, axis1=1, axis2=2)
+        return np.asarray((squares - 1) / 2 @ self._stands_for)
+
+    def curvature(self, r: np.ndarray, Z: np.ndarray, C: np.ndarray | None) -> Curvature:
+        B = self._stands_for
+        if C is None:
+            P = r.sum() * np.eye(self.n)
+            mixed = np.diag(r @ Z)
+            own = np.diag(r @ (Z * Z) - r.sum() / 2)
+        else:
+            each = np.eye(self.n) - C
+            P = np.tensordot(r, each, axes=1)
+            mixed = np.einsum("b,bij,bj->ij", r, each, Z)
+            own = np.einsum("b,bi,bij,bj->ij", r, Z, each, Z)
+            own -= np.einsum("b,bij,bij->ij", r, each, each) / 2
+        return Curvature(P, mixed @ B, B.T @ own @ B)
+
+    def numbers(self, root: np.ndarray) -> np.ndarray:
+        return np.diag(root[: self.size] ** 2)
+
+
+def _symmetric(A: np.ndarray) -> np.ndarray:
+    return np.asarray((A + A.T) / 2)

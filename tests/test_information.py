@@ -1,0 +1,146 @@
+"""Scores and information against differences of the log-likelihood, and complete-data formulas."""
+
+import numpy as np
+import pytest
+
+from momentmix.covariance import Anchor, covariance_type, noise_covariance
+from momentmix.data.observed import CompletedRows
+from momentmix.data.parameters import Parameters
+from momentmix.likelihood.information import influence, information
+from momentmix.likelihood.observed import ObservedLikelihood
+from momentmix.likelihood.rows import RowLikelihood
+from momentmix.likelihood.scores import Directions, row_scores
+from momentmix.matching.parametrisation import Parametrisation
+from momentmix.observed import ObservedRows
+
+KINDS = ["full", "tied", "diag", "spherical"]
+STEP = 5e-4
+
+
+def case(kind, manner, rng, n=3, m=2, p=40):
+    """A likelihood with weights, a prior, and gaps and noise if asked for; and parameters."""
+    X, weights = rng.normal(size=(p, n)), rng.uniform(0.5, 2, p)
+    weights /= weights.sum()
+    A = rng.normal(size=(m, n, n))
+    matrices = A @ A.swapaxes(1, 2) + np.eye(n)
+    covariances = {
+        "full": matrices,
+        "tied": matrices[0],
+        "diag": np.diagonal(matrices, axis1=1, axis2=2).copy(),
+        "spherical": matrices[:, 0, 0].copy(),
+    }[kind.name]
+    parameters = Parameters(np.array([0.3, 0.7]), rng.normal(size=(m, n)), covariances)
+    settings = {"prior": kind.prior(n, "auto"), "count": 37.0}
+    if manner == "complete":
+        return RowLikelihood(X, weights, kind, 0.0, **settings), parameters
+    seen = X.copy()
+    seen[rng.uniform(size=X.shape) < 0.3] = np.nan
+    seen[np.isnan(seen).all(axis=1), 0] = 1.0
+    noise = None
+    if manner == "noise":
+        B = 0.5 * rng.normal(size=(p, n, n))
+        noise = noise_covariance(B @ B.swapaxes(1, 2), p, n)
+    if not kind.diagonal:
+        settings["to_features"] = rng.normal(size=(n, n)) + 3 * np.eye(n)
+        settings["anchor"] = Anchor(2.0)
+    rows = CompletedRows(ObservedRows(seen, noise), X, np.zeros(p))
+    return ObservedLikelihood(rows, weights, kind, 0.0, **settings), parameters
+
+
+def moved(likelihood, parameters, t):
+    """Parameters after a step t along the directions: softmax in η, and linear in the rest."""
+    directions = Directions.of(likelihood, parameters)
+    m, n = parameters.means.shape
+    free = Parametrisation(likelihood.kind, m, n, augmentation="free")
+    x = free.encode(*parameters) + directions.natural() @ t
+    weights = parameters.weights * np.exp(t[:m])
+    x[:m] = weights / weights.sum()
+    return Parameters(*free.decode(x))
+
+
+def log_densities(likelihood, parameters):
+    return np.logaddexp.reduce(likelihood.log_joint(parameters), axis=1)
+
+
+@pytest.mark.parametrize("manner", ["complete", "gaps", "noise"])
+@pytest.mark.parametrize("name", KINDS)
+def test_scores_and_information_by_differences(name, manner, rng):
+    likelihood, parameters = case(covariance_type(name), manner, rng)
+    found = information(likelihood, parameters)
+    size = found.directions.size
+    steps = STEP * np.eye(size)
+
+    def at(t):
+        return moved(likelihood, parameters, t)
+
+    def penalised(t):
+        return likelihood.value(at(t)) - likelihood.penalty(at(t))
+
+    ahead = [log_densities(likelihood, at(t)) for t in steps]
+    behind = [log_densities(likelihood, at(-t)) for t in steps]
+    numeric = (np.array(ahead) - np.array(behind)).T / (2 * STEP)
+    scores = row_scores(likelihood, found.directions)
+    np.testing.assert_allclose(scores, numeric, atol=1e-6)
+    np.testing.assert_allclose(found.score, likelihood.weights @ scores, atol=1e-12)
+    squares = (scores * likelihood.weights[:, None]).T @ scores
+    np.testing.assert_allclose(found.outer, squares, atol=1e-12)
+    for a, b in rng.integers(size, size=(60, 2)):
+        s, t = steps[a], steps[b]
+        value = penalised(s + t) - penalised(s - t) - penalised(t - s) + penalised(-s - t)
+        assert found.curvature[a, b] == pytest.approx(-value / (4 * STEP**2), abs=2e-6)
+
+
+def test_information_of_one_component_is_the_textbooks(rng):
+    """p Σ⁻¹ for the mean, and ½ p Dᵀ(Σ⁻¹ ⊗ Σ⁻¹)D for the covariance."""
+    X = rng.normal(size=(500, 2)) @ np.array([[1.0, 0.3], [0.0, 0.7]])
+    kind = covariance_type("full")
+    likelihood = RowLikelihood(X, None, kind, 0.0)
+    one = likelihood.single()
+    found = information(likelihood, one)
+    into = np.linalg.inv(found.directions.natural()[1:, 1:])
+    natural = into.T @ found.observed[1:, 1:] @ into
+    precision = np.linalg.inv(np.cov(X.T, bias=True))
+    np.testing.assert_allclose(natural[:2, :2], precision, rtol=1e-9)
+    np.testing.assert_allclose(natural[:2, 2:], 0, atol=1e-9)
+    root = np.sqrt(0.5)
+    D = np.array([[1, 0, 0], [0, root, 0], [0, root, 0], [0, 0, 1]])
+    expected = D.T @ np.kron(precision, precision) @ D / 2
+    np.testing.assert_allclose(natural[2:, 2:], expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_influence_is_what_a_row_moves(name, rng):
+    """More weight for one row moves the maximum by its influence, to first order."""
+    kind = covariance_type(name)
+    X = np.vstack([rng.normal(size=(60, 2)), rng.normal(size=(40, 2)) + 5])
+    weights = np.full(100, 0.01)
+    settings = {"prior": kind.prior(2, "auto"), "count": 100.0}
+    likelihood = RowLikelihood(X, weights, kind, 0.0, **settings)
+    start = likelihood.from_responsibilities(np.repeat(np.eye(2), [60, 40], axis=0))
+    fit = likelihood.fit(start, tol=0.0, max_iter=2000).parameters
+    free = Parametrisation(kind, 2, 2, augmentation="free")
+    row, more = 70, 1e-5
+    step = more * (np.arange(100) == row) - more * weights
+    ends = [
+        RowLikelihood(X, weights + sign * step, kind, 0.0, **settings)
+        .fit(fit, tol=0.0, max_iter=2000)
+        .parameters
+        for sign in (1, -1)
+    ]
+    change = (free.encode(*ends[0]) - free.encode(*ends[1])) / (2 * more)
+    np.testing.assert_allclose(influence(likelihood, fit)[row], change, rtol=1e-3, atol=1e-4)
+
+
+def test_the_prior_of_covariances_has_the_gradient_of_its_penalty(rng):
+    for name in ("full", "diag", "spherical"):
+        kind = covariance_type(name)
+        likelihood, parameters = case(kind, "gaps" if name == "full" else "complete", rng)
+        covariances = parameters.covariances
+        change = 1e-6 * np.ones_like(covariances)
+        values = [
+            likelihood.penalty(parameters._replace(covariances=covariances + sign * change))
+            for sign in (1, -1)
+        ]
+        gradient = likelihood.penalty_gradients(covariances)
+        slope = (values[0] - values[1]) / 2
+        assert np.sum(gradient * change) == pytest.approx(slope, rel=1e-5)
