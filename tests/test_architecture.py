@@ -33,6 +33,7 @@ LAYERS = (
     "fitting",
     "estimators",
     "selection",
+    "goodness",
     "imputation",
     "summary",
     "plotting",

@@ -13,12 +13,14 @@ __all__ = [
     "Samples",
     "SymmetricCP",
     "augmented_weights",
+    "compare",
     "contract",
     "contract_grad",
     "debiased_moment",
     "dense_moment",
     "inner",
     "inner_grad",
+    "moment_test",
     "squared_distance",
     "symmetric_cp",
 ]
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
     from momentmix.distributions.samples import Samples, debiased_moment
     from momentmix.estimators.known_covariance import KnownCovarianceMixture
     from momentmix.estimators.moment_mixture import MomentMixture
+    from momentmix.goodness.compare import compare
+    from momentmix.goodness.moment_test import moment_test
     from momentmix.imputation import MixtureImputer
     from momentmix.moments.atoms import Gradient
     from momentmix.moments.functions import (
@@ -55,6 +59,8 @@ else:
         "distributions.samples": ("Samples", "debiased_moment"),
         "estimators.known_covariance": ("KnownCovarianceMixture",),
         "estimators.moment_mixture": ("MomentMixture",),
+        "goodness.compare": ("compare",),
+        "goodness.moment_test": ("moment_test",),
         "imputation": ("MixtureImputer",),
         "moments.atoms": ("Gradient",),
         "moments.functions": (

@@ -7,23 +7,19 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from momentmix.distributions.mixture import Mixture
-from momentmix.distributions.samples import Samples
-from momentmix.estimators.moment_mixture import MomentMixture
-from momentmix.goodness.bootstrap import refitted_draws
-from momentmix.goodness.distances import checked_order, comparable_order
-from momentmix.goodness.multipliers import lengths, mean_residual, null_draws
-from momentmix.goodness.residuals import Explained, MixtureMoments
+from momentmix.goodness.bootstrap import Refits
+from momentmix.goodness.given import mixture_of, order_to_test, rows_to_test
+from momentmix.goodness.multipliers import excess, lengths, mean_residual, null_draws
+from momentmix.goodness.residuals import Explained, Standardised
 from momentmix.goodness.results import MomentTest, OrderTest, fit_sentence
-from momentmix.support.array import ArrayLike, as_float_array, to_numpy
+from momentmix.support.array import ArrayLike
 from momentmix.support.checks import generator, one_of, whole_number
-from momentmix.tensors.dense import packed_indices
-from momentmix.tensors.packed import order_slice
 
 if TYPE_CHECKING:
     from momentmix.estimators.base import MixtureEstimator
 
-#: Rows below which there is nothing to be said.
-_LEAST_ROWS = 8
+#: Draws of a null distribution, and draws that take a fit each.
+DRAWS, DRAWS_BY_REFITS = 999, 199
 
 
 def moment_test(
@@ -50,8 +46,9 @@ def moment_test(
     mixture : Mixture or fitted MomentMixture
         The mixture to be tested.
     X : array of shape (p, n)
-        The rows. NaN is a gap, which is filled once at random, given the other values of its row;
-        whether a value is missing must not depend on the values.
+        The rows. NaN is a gap, which is filled several times at random, given the other values of
+        its row. Whether a value is missing must not depend on the values. Known errors in the rows
+        cannot be taken out here.
     order : int, optional
         The highest order that is tested; by default 4, or less where that would be costly.
     method : {"multiplier", "bootstrap"}, default="multiplier"
@@ -86,12 +83,13 @@ def moment_test(
 
     Notes
     -----
-    Moments are taken in coordinates in which the mixture has mean 0 and, for full and tied
-    covariances, covariance I. Of each order the means of Hermite polynomials are compared, so that
-    what is wrong in one order does not show in the next as well. The statistic is p ‖ē_k‖² / k!,
-    where ē is the difference of the moments less what errors in the parameters explain of it, to
-    first order [2]_: it is the same for any good estimate of the parameters. For one component with
-    full covariance, that of order 3 is Mardia's test of skewness [1]_.
+    Each row is measured from its component, in units of that component's covariance: with z_j the
+    row in coordinates in which component j is standard, r_j its probability and He_k Hermite
+    polynomials, h_k = Σ_j r_j He_k(z_j) has mean 0 under the mixture in every order k. The
+    statistic is p ‖ē_k‖² / k!, where ē is the mean of h over the rows less what errors in the
+    parameters explain of it, to first order [2]_: it is the same for any good estimate of the
+    parameters. For one component with full covariance, that of order 3 is Mardia's test of skewness
+    [1]_. Units, and for full and tied covariances any linear map, change nothing.
 
     Each order is tested by itself. If you ask whether any of the orders shows something, compare
     the least p-value with 0.05 divided by the number of orders that are tested.
@@ -114,32 +112,40 @@ def moment_test(
     'Third moments: p = 0.001: the data are skewed in a way that the mixture is not.'
     """
     one_of("method", method, ("multiplier", "bootstrap"))
-    refits = method == "bootstrap"
+    tested = mixture_of(mixture)
+    rows, counts = rows_to_test(tested, X, sample_weight)
+    p, n = float(counts.sum()), tested.n_features
+    order = order_to_test(order, n, len(rows))
+    refits = method == "bootstrap" and estimated
     if n_boot is None:
-        n_boot = 199 if refits else 999
+        n_boot = DRAWS_BY_REFITS if refits else DRAWS
     whole_number("n_boot", n_boot, 1)
-    tested = _mixture_of(mixture)
-    rows, counts = _checked(tested, X, sample_weight)
-    p = float(counts.sum())
-    if order is None:
-        order = comparable_order(Samples(np.zeros((len(rows), 1))), tested.n_features)
-    checked_order(order, tested.n_features)
     rng = generator(random_state)
-    if refits and estimated:
-        return refitted_test(mixture, tested, rows, counts, order, n_boot, rng, verbose, n_jobs)
-    model = MixtureMoments(tested, order)
-    seen = None if not np.isnan(rows).any() else ~np.isnan(rows)
+    model = Standardised(tested, order)
+    seen = ~np.isnan(rows) if np.isnan(rows).any() else None
     explained = Explained.nothing(model)
     if estimated:
         explained = Explained.by_parameters(model, seen, rng)
-    here = model.rows(rows, rng)
+    if refits:
+        refit = Refits(mixture, order, verbose, n_jobs)
+        mean, statistics = refit.residual(rows, counts, rng)
+        draws = refit.draws(rows, p, n_boot, rng)
+    else:
+        here = model.rows(rows, rng)
 
-    def residuals(block: slice) -> np.ndarray:
-        return explained.residuals(model, here.take(block))
+        def residuals(block: slice) -> np.ndarray:
+            return explained.residuals(model, here.take(block))
 
-    mean = mean_residual(residuals, counts, model.size)
-    statistics = p * lengths(mean, model.n, order)
-    draws = null_draws(residuals, counts, mean, model.n, order, n_boot, rng)
-    p_values = (1 + np.sum(draws >= statistics, axis=0)) / (n_boot + 1)
-    p_values[[k for k in range(order + 1) if explained.is_matched(k)]] = np.nan
-    return _result(model, mean, statistics, p_values, n_boot, p)
+        mean = mean_residual(residuals, counts, model.size)
+        statistics = p * lengths(mean, n, order)
+        draws = null_draws(residuals, counts, mean, n, order, n_boot, rng)
+    p_values = (1 + np.sum(draws >= statistics, axis=0)) / (len(draws) + 1)
+    p_values = np.where(explained.matched, np.nan, p_values)
+    far_out = excess(mean, n) if order >= 4 else np.nan
+    tests = tuple(
+        OrderTest(
+            k, float(statistics[k]), float(p_values[k]), fit_sentence(k, p_values[k], far_out)
+        )
+        for k in range(1, order + 1)
+    )
+    return MomentTest(tests, len(draws), f"{p:,.6g} rows")

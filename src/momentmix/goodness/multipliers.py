@@ -13,6 +13,7 @@ from collections.abc import Callable
 import numpy as np
 
 from momentmix.goodness.features import blocks_of_rows
+from momentmix.tensors.dense import packed_indices
 from momentmix.tensors.packed import order_slice, total_size
 
 #: Numbers of residuals that are kept. More rows are put together, with random signs, before.
@@ -47,7 +48,7 @@ def null_draws(
     width, p = total_size(n, order), len(counts)
     groups = min(p, max(_LEAST_GROUPS, min(_MOST_GROUPS, _MOST_NUMBERS // width)))
     roots = np.sqrt(counts / counts.sum())
-    group_of = rng.permutation(p) % groups
+    group_of = rng.permutation(p) % groups if groups < p else np.arange(p)
     signed = roots * rng.choice([-1.0, 1.0], size=p)
     sums = np.zeros((groups, width))
     for block in blocks_of_rows(p, width):
@@ -65,3 +66,14 @@ def lengths(means: np.ndarray, n: int, order: int) -> np.ndarray:
     squares = means * means
     parts = [np.sum(squares[..., order_slice(n, k)], axis=-1) for k in range(order + 1)]
     return np.stack(parts, axis=-1)
+
+
+def excess(mean: np.ndarray, n: int) -> float:
+    """The mean of ‖z‖⁴ in packed residuals of orders 0..4, as Hermite polynomials have it.
+
+    Positive where rows lie far out more often than they should.
+    """
+    a, b, c, d = packed_indices(n, 4).T
+    paired = (a == b) & (c == d)
+    times = np.where(b == c, 1.0, 2.0 / np.sqrt(6))  # zzzz once, zzww twice
+    return float(np.sum(mean[order_slice(n, 4)][paired] * times[paired]))

@@ -62,14 +62,15 @@ class TestsByOrder:
         lines = [f"{type(self).__name__}({self.rows}, {self.n_draws} draws)"]
         lines.append("  order  statistic  p-value")
         for test in self.tests:
-            lines.append(f"  {test.order:<7}{test.statistic:<11.4g}{_p_cell(test.p_value)}")
+            statistic, p_value = _cells(test)
+            lines.append(f"  {test.order:<7}{statistic:<11}{p_value}")
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
         rows = "".join(
-            f"<tr><td>{test.order}</td><td>{test.statistic:.4g}</td>"
-            f"<td>{_p_cell(test.p_value)}</td>"
-            f'<td style="text-align:left">{escape(test.sentence)}</td></tr>'
+            f"<tr><td>{test.order}</td>"
+            + "".join(f"<td>{cell}</td>" for cell in _cells(test))
+            + f'<td style="text-align:left">{escape(test.sentence)}</td></tr>'
             for test in self.tests
         )
         heads = "".join(f"<th>{head}</th>" for head in ("order", "statistic", "p-value", ""))
@@ -111,8 +112,11 @@ def p_words(p_value: float) -> str:
     return f"p = {p_value:.2g}"
 
 
-def _p_cell(p_value: float) -> str:
-    return "—" if np.isnan(p_value) else f"{p_value:.3g}"
+def _cells(test: OrderTest) -> tuple[str, str]:
+    """The statistic and the p-value; of an order without a test, nothing but rounding is left."""
+    if np.isnan(test.p_value):
+        return "—", "—"
+    return f"{test.statistic:.4g}", f"{test.p_value:.3g}"
 
 
 def _named(order: int) -> str:

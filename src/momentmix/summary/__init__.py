@@ -1,5 +1,6 @@
 """What a mixture says about data, in tables and plain words: components, moments, remarks."""
 
+from momentmix.goodness.distances import Distribution, Match, comparable_order, moment_match
 from momentmix.summary.certainty import (
     DOUBTFUL,
     SURE,
@@ -27,7 +28,6 @@ from momentmix.summary.correlations import (
     strongest_correlations,
 )
 from momentmix.summary.fit import FitSummary, Rival
-from momentmix.goodness.distances import Distribution, Match, comparable_order, moment_match
 from momentmix.summary.origin import Origin
 from momentmix.summary.remark import closeness, remarks
 from momentmix.summary.words import counted, listed, mean_and_deviation, percent, readable

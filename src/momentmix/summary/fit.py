@@ -14,6 +14,7 @@ import numpy as np
 from momentmix.distributions.mixture import Mixture
 from momentmix.distributions.moment_tensors import MomentTensors
 from momentmix.distributions.samples import Samples
+from momentmix.goodness.distances import Distribution, Match, moment_match
 from momentmix.matching.identifiability import parameter_count
 from momentmix.observed import noise_of_errors
 from momentmix.selection import Choice, why_no_more
@@ -21,7 +22,6 @@ from momentmix.summary.certainty import Certainty, certainty_of
 from momentmix.summary.columns import ColumnSummary, column_summaries
 from momentmix.summary.component import names_of
 from momentmix.summary.costs import with_costs
-from momentmix.goodness.distances import Distribution, Match, moment_match
 from momentmix.summary.origin import Origin
 from momentmix.summary.remark import collapse_remark, errors_remark, remarks
 from momentmix.support.array import to_numpy

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from momentmix.distributions.mixture import Mixture
+from momentmix.goodness.distances import MOST_WORK, Match
 from momentmix.summary.columns import ColumnSummary
 from momentmix.summary.component import (
     covariance_matrices,
     feature_variances,
     overall_mean_and_deviation,
 )
-from momentmix.goodness.distances import MOST_WORK, Match
 from momentmix.summary.words import counted, listed
 from momentmix.support.array import to_numpy
 
