@@ -32,7 +32,7 @@ def jobs(quick: bool) -> list[table.Row]:
     else:
         cells = [
             ("fit", "multiplier", "right", kind, n, m, p, count)
-            for n, m, count in ((2, 1, 1000), (2, 3, 600), (5, 1, 400), (5, 3, 200))
+            for n, m, count in ((2, 1, 1000), (2, 3, 400), (5, 1, 200), (5, 3, 100))
             for kind, p in (
                 ("full", 200),
                 ("full", 500),
@@ -41,20 +41,20 @@ def jobs(quick: bool) -> list[table.Row]:
                 ("diag", 2000),
             )
         ]
-        cells += [("fit", "multiplier", "right, gaps", "full", 2, 3, 500, 200)]
+        cells += [("fit", "multiplier", "right, gaps", "full", 2, 3, 500, 100)]
         cells += [
-            ("fit", "bootstrap", "right", kind, n, m, 500, 150 if m == 1 else 100)
+            ("fit", "bootstrap", "right", kind, n, m, 500, 60)
             for n, m, kind in ((2, 1, "full"), (2, 3, "full"), (2, 3, "diag"), (5, 1, "full"))
         ]
         wrong = ("a component too few", "wrong type", "skewed", "heavy tails")
         cells += [
-            ("fit", "multiplier", data, "full", n, 3, p, 60)
+            ("fit", "multiplier", data, "full", n, 3, p, 40)
             for data in wrong
             for n in (2, 5)
             for p in (500, 2000)
         ]
         cells += [
-            ("compare", "permutation", data, "full", n, 3, 500, 400 if data == "right" else 60)
+            ("compare", "permutation", data, "full", n, 3, 500, 200 if data == "right" else 40)
             for data in ("right", "moved", "wrong type", "skewed", "heavy tails")
             for n in (2, 5)
         ]

@@ -3,14 +3,16 @@
 from momentmix.goodness.compare import compare
 from momentmix.goodness.distances import Distribution, Match, comparable_order, moment_match
 from momentmix.goodness.moment_test import moment_test
-from momentmix.goodness.results import Comparison, MomentTest, OrderTest
+from momentmix.goodness.results import LEVEL, Comparison, MomentTest, OrderTest, TestsByOrder
 
 __all__ = [
+    "LEVEL",
     "Comparison",
     "Distribution",
     "Match",
     "MomentTest",
     "OrderTest",
+    "TestsByOrder",
     "comparable_order",
     "compare",
     "moment_match",

@@ -90,7 +90,7 @@ def compare(
         raise ValueError(f"X has {n} feature(s), but Y has {n_other}")
     if min(p, q) < LEAST_ROWS:
         raise ValueError(f"a test needs at least {LEAST_ROWS} rows of each, got {p} and {q}")
-    order = order_to_test(order, n, p + q)
+    order = order_to_test(order, n, float(p + q) * permutations)
     frame = Frame.of_samples(Full, np.concatenate([first, second]), None)
     Z = np.concatenate([frame.apply(first), frame.apply(second)])
     rng, chosen = generator(random_state), np.arange(p + q) < p

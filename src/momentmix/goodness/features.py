@@ -22,18 +22,21 @@ def hermite_features(Z: np.ndarray, d: int) -> np.ndarray:
     are those of the full tensors over k!. O(p N d).
     """
     p, n = Z.shape
-    orders = [np.ones((p, 1))]
+    columns = np.ascontiguousarray(Z.T)  # polynomials are rows here, which are gathered faster
+    orders = [np.ones((1, p))]
     for k in range(1, d + 1):
         indices, without = packed_indices(n, k), removed(n, k)[:, k - 1]
         last = indices[:, k - 1]
-        here = orders[k - 1][:, without] * Z[:, last]
+        here = orders[k - 1][without] * columns[last]
         for s in range(k - 1):
             same = np.flatnonzero(indices[:, s] == last)
-            here[:, same] -= orders[k - 2][:, removed(n, k - 1)[without[same], s]]
+            here[same] -= orders[k - 2][removed(n, k - 1)[without[same], s]]
         orders.append(here)
     sizes = np.array([factorial(k) for k in range(d + 1)], dtype=float)
     units = np.sqrt(multiplicities(n, d) / sizes[entry_orders(n, d)])
-    return np.asarray(np.concatenate(orders, axis=1) * units)
+    result = np.concatenate(orders)
+    result *= units[:, None]
+    return result.T
 
 
 def blocks_of_rows(p: int, width: int) -> Iterator[slice]:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from momentmix.distributions.mixture import Mixture
-from momentmix.distributions.samples import Samples
 from momentmix.estimators.moment_mixture import MomentMixture
-from momentmix.goodness.distances import check_order, comparable_order
+from momentmix.goodness.distances import check_order
 from momentmix.support.array import ArrayLike, as_float_array, to_numpy
 from momentmix.support.checks import whole_number
+from momentmix.tensors.packed import total_size
 
 #: Rows below which there is nothing to be said.
 LEAST_ROWS = 8
+#: Products of numbers that a test may take, unless more is asked for.
+MOST_WORK = 2e10
 
 
 def mixture_of(model: object) -> Mixture:
@@ -70,10 +72,16 @@ def rows_to_test(
     return rows[told], counts[told]
 
 
-def order_to_test(order: int | None, n: int, rows: int) -> int:
-    """The highest order: as asked for, or 4, or less where that would be costly."""
+def order_to_test(order: int | None, n: int, work: float) -> int:
+    """The highest order: as asked for, or 4, or less where that would be costly.
+
+    ``work`` is what each moment of each row costs, for all rows together.
+    """
     if order is None:
-        return comparable_order(Samples(np.zeros((rows, 1))), n)
+        order = 4
+        while order > 2 and total_size(n, order) * max(work, 1.0) > MOST_WORK:
+            order -= 1
+        return order
     whole_number("order", order, 1)
     check_order(order, n)
     return int(order)

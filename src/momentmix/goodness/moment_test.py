@@ -10,7 +10,7 @@ from momentmix.distributions.mixture import Mixture
 from momentmix.goodness.bootstrap import Refits
 from momentmix.goodness.given import mixture_of, order_to_test, rows_to_test
 from momentmix.goodness.multipliers import excess, lengths, mean_residual, null_draws
-from momentmix.goodness.residuals import Explained, Standardised
+from momentmix.goodness.residuals import Explained, Standardised, work_of
 from momentmix.goodness.results import MomentTest, OrderTest, fit_sentence
 from momentmix.support.array import ArrayLike
 from momentmix.support.checks import generator, one_of, whole_number
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 #: Draws of a null distribution, and draws that take a fit each.
 DRAWS, DRAWS_BY_REFITS = 999, 199
+#: Numbers of residuals that are kept, and not made anew.
+MOST_KEPT = 1 << 23
 
 
 def moment_test(
@@ -112,14 +114,14 @@ def moment_test(
     'Third moments: p = 0.001: the data are skewed in a way that the mixture is not.'
     """
     one_of("method", method, ("multiplier", "bootstrap"))
-    tested = mixture_of(mixture)
-    rows, counts = rows_to_test(tested, X, sample_weight)
-    p, n = float(counts.sum()), tested.n_features
-    order = order_to_test(order, n, len(rows))
     refits = method == "bootstrap" and estimated
     if n_boot is None:
         n_boot = DRAWS_BY_REFITS if refits else DRAWS
     whole_number("n_boot", n_boot, 1)
+    tested = mixture_of(mixture)
+    rows, counts = rows_to_test(tested, X, sample_weight)
+    p, n = float(counts.sum()), tested.n_features
+    order = order_to_test(order, n, work_of(tested, len(rows), n_boot, estimated))
     rng = generator(random_state)
     model = Standardised(tested, order)
     seen = ~np.isnan(rows) if np.isnan(rows).any() else None
@@ -133,7 +135,13 @@ def moment_test(
     else:
         here = model.rows(rows, rng)
 
+        kept = None
+        if len(rows) * model.size <= MOST_KEPT:
+            kept = explained.residuals(model, here.take(slice(0, len(rows))))
+
         def residuals(block: slice) -> np.ndarray:
+            if kept is not None:
+                return kept[block]
             return explained.residuals(model, here.take(block))
 
         mean = mean_residual(residuals, counts, model.size)

@@ -24,12 +24,17 @@ from momentmix.goodness.features import blocks_of_rows, hermite_features
 from momentmix.likelihood.observed import ObservedLikelihood
 from momentmix.likelihood.rows import RowLikelihood
 from momentmix.likelihood.scores import Directions, row_scores
+from momentmix.matching.identifiability import parameter_count
 from momentmix.observed import ObservedRows
 from momentmix.support.array import to_numpy
 from momentmix.tensors.packed import order_slice, total_size
 
 #: Rows that are drawn from the mixture to find B: at least so many, and for each parameter.
 DRAWN_ROWS, DRAWN_ROWS_EACH = 10_000, 20
+#: Parameters of which it is told what they explain.
+MOST_PARAMETERS = 3000
+#: A probability with which no row belongs to a component.
+NEGLIGIBLE = 1e-15
 #: Times that each gap is filled at random.
 FILLS = 10
 #: The share of the variance of the moments of an order below which the fit itself matches them.
@@ -125,12 +130,33 @@ class Standardised:
         total = np.zeros((len(Z), self.size))
         R = RowLikelihood(Z, None, self.kind, 0.0).responsibilities(self.parameters)[0]
         for r, mean, whitener in zip(R.T, self.parameters.means, self.whiteners, strict=True):
-            total += r[:, None] * hermite_features((Z - mean) @ whitener, self.order)
+            own = np.flatnonzero(r > NEGLIGIBLE)
+            h = hermite_features((Z[own] - mean) @ whitener, self.order)
+            total[own] += r[own, None] * h
         return total
 
     def scores(self, rows: Rows) -> np.ndarray:
         """The score of what was seen of each row; (p, P)."""
         return row_scores(rows.likelihood(self.kind, self.frame), self.directions)
+
+
+def rows_drawn(parameters: int) -> int:
+    """Rows that it takes to tell what so many parameters explain."""
+    if parameters > MOST_PARAMETERS:
+        raise ValueError(
+            f"the mixture has {parameters:,} parameters; tests of fits are for up to "
+            f"{MOST_PARAMETERS:,}. With estimated=False none of them is taken to be fitted"
+        )
+    return max(DRAWN_ROWS, DRAWN_ROWS_EACH * parameters)
+
+
+def work_of(mixture: Mixture, rows: int, draws: int, estimated: bool) -> float:
+    """Products of numbers that a test takes for each moment, roughly."""
+    m = mixture.n_components
+    parameters = parameter_count(mixture.atoms.covariance.kind, m, mixture.n_features)
+    a_row = 5.0 * m + (parameters if estimated else 0)
+    drawn = rows_drawn(parameters) if estimated else 0
+    return rows * (draws + a_row) + drawn * a_row
 
 
 class Explained(NamedTuple):
@@ -148,7 +174,7 @@ class Explained(NamedTuple):
         Moments that the parameters can follow exactly are then explained exactly.
         """
         size = model.directions.size
-        rows = model.drawn(max(DRAWN_ROWS, DRAWN_ROWS_EACH * size), seen, rng)
+        rows = model.drawn(rows_drawn(size), seen, rng)
         gram, cross = np.zeros((size, size)), np.zeros((size, model.size))
         squares = np.zeros(model.size)
         for block in blocks_of_rows(rows.Z.shape[1], model.size + size):
