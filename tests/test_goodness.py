@@ -6,13 +6,17 @@ import math
 import numpy as np
 import pytest
 from numpy.polynomial import hermite_e
+from scipy.stats import kstest, norm
 
 import momentmix as mm
 from momentmix import Mixture, MomentMixture, compare, moment_test
 from momentmix.goodness.bootstrap import Refits
 from momentmix.goodness.features import hermite_features
 from momentmix.goodness.multipliers import excess, lengths, null_draws
+from momentmix.goodness.quantiles import distance_quantiles, projections
 from momentmix.goodness.residuals import Explained, Standardised
+from momentmix.report.goodness import goodness_section
+from momentmix.summary import FitSummary
 from momentmix.tensors.dense import packed_indices
 from momentmix.tensors.packed import order_slice
 
@@ -385,3 +389,58 @@ def test_errors_say_what_to_do(normal):
         compare(X, np.full((20, 2), np.nan))
     with pytest.raises(ValueError, match="permutations must be a whole number"):
         compare(X, X, permutations=0)
+
+
+def test_distances_of_samples_are_chi_squared():
+    """Against SciPy's distribution: overlapping components, rows counted by probability."""
+    X, _ = three().sample(40_000, random_state=5)
+    whole, each = distance_quantiles(three(), X)
+    middle = (whole.expected > 0.3) & (whole.expected < 3)
+    np.testing.assert_allclose(whole.found[middle], whole.expected[middle], rtol=0.02)
+    assert len(each) == 3
+    X, _ = three().sample(2000, random_state=8)
+    whole, _ = distance_quantiles(three(), X)
+    assert np.mean((whole.low <= whole.found) & (whole.found <= whole.high)) > 0.8
+    with pytest.raises(ValueError, match=r"X has 3 feature\(s\)"):
+        distance_quantiles(three(), np.zeros((9, 3)))
+
+
+def test_projections_begin_with_the_worst():
+    truth = three().named(["a", "b"])
+    X, _ = truth.sample(3000, random_state=6)
+    found = projections(truth, X, most=9)
+    assert {one.name for one in found} == {"a", "b", "components' axis 1", "components' axis 2"}
+    for one in found:
+        # Kolmogorov's distance by its definition, on the rows themselves.
+        assert one.distance < 1.63 / np.sqrt(3000)
+        assert np.mean(one.quantiles.found - one.quantiles.expected) == pytest.approx(0, abs=0.15)
+    X[:, 1] += 0.5
+    gaps = np.where(np.arange(6000).reshape(3000, 2) % 11 == 0, np.nan, X)
+    assert projections(truth, gaps, most=1)[0].name == "b"
+    line = truth.marginal([1])
+
+    def cdf(x):
+        deviations = np.sqrt(line.covariances[:, 0, 0])
+        return norm.cdf((x[:, None] - line.means[:, 0]) / deviations) @ line.weights
+
+    assert projections(line, X[:, 1:])[0].distance == pytest.approx(
+        kstest(X[:, 1], cdf).statistic, abs=1e-5
+    )
+
+
+def test_a_summary_tells_what_the_tests_have_found():
+    rng = np.random.default_rng(16)
+    X = rng.gamma(3, size=(600, 2))
+    fit = MomentMixture(1).fit(X)
+    summary = FitSummary.from_estimator(fit, X)
+    assert summary.tests[3].p_value < 0.01
+    (remark,) = [one for one in summary.remarks if "Chance does not explain" in one]
+    assert "the data are skewed in a way that the mixture is not" in remark
+    assert FitSummary(fit.mixture_, "few", X=X[:4]).tests is None
+    assert FitSummary(fit.mixture_, "noisy", X=X, errors=np.ones_like(X)).tests is None
+    assert FitSummary(fit.mixture_, "model").tests is None
+    good = rng.standard_normal((6000, 2))
+    summary = FitSummary.from_estimator(MomentMixture(1).fit(good), good)
+    assert summary.tests.rows == "5,000 rows"
+    assert summary.remarks == []
+    assert "5,000 rows, drawn at random, are tested" in goodness_section(summary, "").html

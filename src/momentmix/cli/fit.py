@@ -305,6 +305,7 @@ def summary_document(summary: FitSummary) -> dict[str, JsonValue]:
         "bic": None if value is None or summary.collapsed else summary.bic(value),
         "mixture": mixture_document(summary.mixture),
         "moments": [match._asdict() for match in summary.matches],
+        "tests": [test._asdict() for test in summary.tests or ()],
         "choices": [
             {
                 "n_components": c.n_components,

@@ -72,7 +72,7 @@ def compare(
     >>> X, Y = rng.standard_normal((300, 2)), rng.standard_normal((200, 2))
     >>> Y[:, 1] = 0.6 * Y[:, 0] + 0.8 * Y[:, 1]
     >>> compare(X, Y, 2, random_state=0).sentences[1]
-    'Second moments: p = 0.001: the tables differ in their widths or correlations.'
+    'Second moments: p = 0.001, the tables differ in their widths or correlations.'
     """
     whole_number("permutations", permutations, 1)
     if isinstance(X, Mixture):

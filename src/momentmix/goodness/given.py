@@ -33,7 +33,8 @@ def mixture_of(model: object) -> Mixture:
         to_numpy(part).astype(np.float64, copy=False)
         for part in (model.weights, model.means, model.covariances)
     )
-    return Mixture(weights, means, covariances, model.covariance_type)
+    names = model.feature_names
+    return Mixture(weights, means, covariances, model.covariance_type, feature_names=names)
 
 
 def checked_rows(X: ArrayLike, name: str = "X", gaps: bool = False) -> np.ndarray:

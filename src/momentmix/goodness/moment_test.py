@@ -111,7 +111,7 @@ def moment_test(
     >>> X = np.concatenate([rng.gamma(4, size=(300, 2)), 12 + rng.standard_normal((300, 2))])
     >>> fit = MomentMixture(2, random_state=0).fit(X)
     >>> moment_test(fit, X, random_state=0).sentences[2]
-    'Third moments: p = 0.001: the data are skewed in a way that the mixture is not.'
+    'Third moments: p = 0.001, the data are skewed in a way that the mixture is not.'
     """
     one_of("method", method, ("multiplier", "bootstrap"))
     refits = method == "bootstrap" and estimated

@@ -96,7 +96,7 @@ def fit_sentence(order: int, p_value: float, excess: float) -> str:
     short = f"{name}: {p_words(p_value)}"
     if p_value > LEVEL:
         return f"{short}, no sign of {_missed(order)} that the mixture misses."
-    return f"{short}: {_found(order, excess)}."
+    return f"{short}, {_found(order, excess)}."
 
 
 def comparison_sentence(order: int, p_value: float) -> str:
@@ -104,7 +104,7 @@ def comparison_sentence(order: int, p_value: float) -> str:
     short, what = f"{_named(order)}: {p_words(p_value)}", _differing(order)
     if p_value > LEVEL:
         return f"{short}, no sign that the tables differ in their {what}."
-    return f"{short}: the tables differ in their {what}."
+    return f"{short}, the tables differ in their {what}."
 
 
 def p_words(p_value: float) -> str:

@@ -30,10 +30,12 @@ from momentmix.summary.correlations import (
 from momentmix.summary.fit import FitSummary, Rival
 from momentmix.summary.origin import Origin
 from momentmix.summary.remark import closeness, remarks
+from momentmix.summary.tests_of_fit import MOST_TESTED_ROWS, tests_of_fit
 from momentmix.summary.words import counted, listed, mean_and_deviation, percent, readable
 
 __all__ = [
     "DOUBTFUL",
+    "MOST_TESTED_ROWS",
     "SURE",
     "Certainty",
     "ColumnSummary",
@@ -68,4 +70,5 @@ __all__ = [
     "standardised_means",
     "strongest_correlations",
     "telling_features",
+    "tests_of_fit",
 ]
