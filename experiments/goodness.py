@@ -42,10 +42,6 @@ def jobs(quick: bool) -> list[table.Row]:
             )
         ]
         cells += [("fit", "multiplier", "right, gaps", "full", 2, 3, 500, 100)]
-        cells += [
-            ("fit", "bootstrap", "right", kind, n, m, 500, 60)
-            for n, m, kind in ((2, 1, "full"), (2, 3, "full"), (2, 3, "diag"), (5, 1, "full"))
-        ]
         wrong = ("a component too few", "wrong type", "skewed", "heavy tails")
         cells += [
             ("fit", "multiplier", data, "full", n, 3, p, 40)
@@ -57,6 +53,10 @@ def jobs(quick: bool) -> list[table.Row]:
             ("compare", "permutation", data, "full", n, 3, 500, 200 if data == "right" else 40)
             for data in ("right", "moved", "wrong type", "skewed", "heavy tails")
             for n in (2, 5)
+        ]
+        cells += [
+            ("fit", "bootstrap", "right", kind, n, m, 500, 60)
+            for n, m, kind in ((2, 1, "full"), (2, 3, "full"), (2, 3, "diag"), (5, 1, "full"))
         ]
     return [dict(zip(names, cell, strict=True)) for cell in cells]
 

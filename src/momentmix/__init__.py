@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from momentmix.distributions.samples import Samples, debiased_moment
     from momentmix.estimators.known_covariance import KnownCovarianceMixture
     from momentmix.estimators.moment_mixture import MomentMixture
-    from momentmix.goodness.compare import compare
-    from momentmix.goodness.moment_test import moment_test
+    from momentmix.goodness.fits import moment_test
+    from momentmix.goodness.permutations import compare
     from momentmix.imputation import MixtureImputer
     from momentmix.moments.atoms import Gradient
     from momentmix.moments.functions import (
@@ -59,8 +59,8 @@ else:
         "distributions.samples": ("Samples", "debiased_moment"),
         "estimators.known_covariance": ("KnownCovarianceMixture",),
         "estimators.moment_mixture": ("MomentMixture",),
-        "goodness.compare": ("compare",),
-        "goodness.moment_test": ("moment_test",),
+        "goodness.fits": ("moment_test",),
+        "goodness.permutations": ("compare",),
         "imputation": ("MixtureImputer",),
         "moments.atoms": ("Gradient",),
         "moments.functions": (

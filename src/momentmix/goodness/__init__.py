@@ -1,8 +1,8 @@
 """Does a mixture fit, and do two tables differ? Tests of their moments, order by order."""
 
-from momentmix.goodness.compare import compare
 from momentmix.goodness.distances import Distribution, Match, comparable_order, moment_match
-from momentmix.goodness.moment_test import moment_test
+from momentmix.goodness.fits import moment_test
+from momentmix.goodness.permutations import compare
 from momentmix.goodness.results import LEVEL, Comparison, MomentTest, OrderTest, TestsByOrder
 
 __all__ = [

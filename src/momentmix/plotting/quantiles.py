@@ -9,7 +9,7 @@ import numpy as np
 
 from momentmix.goodness.quantiles import Quantiles, distance_quantiles, projections
 from momentmix.plotting.axes import axes_or_new, mixture_of, pyplot_or_error, text_colour
-from momentmix.plotting.colours import COLOURS, component_colour
+from momentmix.plotting.colours import component_colour
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -67,5 +67,5 @@ def _draw(ax: Axes, quantiles: Quantiles) -> None:
     expected, found, low, high = quantiles
     ax.fill_between(expected, low, high, color="#9999994d", linewidth=0)
     ends = [expected[0], expected[-1]]
-    ax.plot(ends, ends, color=text_colour(), linewidth=1)
-    ax.plot(expected, found, ".", color=COLOURS[0], markersize=4)
+    ax.plot(ends, ends, color="#999999", linewidth=1)
+    ax.plot(expected, found, ".", color=text_colour(), markersize=4)

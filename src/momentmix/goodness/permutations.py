@@ -10,8 +10,8 @@ from momentmix.covariance import Full
 from momentmix.data.frame import Frame
 from momentmix.distributions.mixture import Mixture
 from momentmix.goodness.features import blocks_of_rows, hermite_features
+from momentmix.goodness.fits import moment_test
 from momentmix.goodness.given import LEAST_ROWS, checked_rows, order_to_test
-from momentmix.goodness.moment_test import moment_test
 from momentmix.goodness.multipliers import lengths
 from momentmix.goodness.results import Comparison, MomentTest, OrderTest, comparison_sentence
 from momentmix.support.array import ArrayLike
