@@ -17,6 +17,7 @@ import accuracy
 import beyond
 import comparison
 import coverage
+import goodness
 from machine import machine
 
 EXPERIMENTS = {
@@ -24,6 +25,7 @@ EXPERIMENTS = {
     "comparison": (comparison, "Comparison with EM, §7.3"),
     "beyond": (beyond, "Beyond the paper"),
     "coverage": (coverage, "Coverage of confidence intervals"),
+    "goodness": (goodness, "Does it fit: level and power of the tests"),
 }
 
 

@@ -34,6 +34,7 @@ LAYERS = (
     "uncertainty",
     "estimators",
     "selection",
+    "goodness",
     "imputation",
     "classification",
     "regression",

@@ -21,7 +21,7 @@ import pyarrow.parquet
 import pytest
 from typer.testing import CliRunner
 
-from momentmix import Mixture, MomentTensors, Samples
+from momentmix import Mixture, MomentTensors, Samples, compare, moment_test
 from momentmix.cli import app
 from momentmix.summary import moment_match
 
@@ -205,11 +205,37 @@ def test_compare_of_every_kind(folder):
     assert found["model.json", "model.json"] == [0, 0, 0]
     out, err = run("compare", "model.json", "data.csv")
     assert out.splitlines()[0].split("\t") == [
-        "order", "distance", "of B's moment", "sampling", "ratio"]  # fmt: skip
+        "order", "distance", "of B's moment", "sampling", "ratio", "p-value"]  # fmt: skip
+    assert "p =" not in err
     shifted = Mixture(TRUTH.weights, TRUTH.means + 1, TRUTH.covariances, "diag")
     shifted.save("shifted.json")
     _, err = run("compare", "shifted.json", "data.csv", "--columns", "width,height")
+    assert "the means of the data are not those of the mixture" in err
+    arguments = "shifted.json", "data.csv", "--columns", "width,height", "--permutations", 0
+    _, err = run("compare", *arguments)
     assert "more than sampling explains" in err
+
+
+def test_compare_tells_what_chance_explains(folder):
+    X = data()
+    out, _ = run("compare", "model.json", "data.csv", "--json", "--permutations", 99, "--seed", 3)
+    want = moment_test(TRUTH, X, estimated=False, n_boot=99, random_state=3)
+    assert [order["p_value"] for order in json.loads(out)["orders"]] == want.p_values.tolist()
+    run("fit", "data.csv", "-k", 2, "--columns", "width,height", "-o", "fitted.json")
+    out, _ = run("compare", "fitted.json", "data.csv", "--fitted", "--json")
+    orders = json.loads(out)["orders"]
+    assert orders[0]["p_value"] is None
+    assert "nothing to test" in orders[0]["sentence"]
+    assert orders[2]["p_value"] > 0.05
+    run("sample", "model.json", "-n", 300, "-o", "more.csv", "--seed", 1)
+    out, _ = run("compare", "more.csv", "data.csv", "--columns", "width,height", "--json")
+    p_values = [order["p_value"] for order in json.loads(out)["orders"]]
+    Y, _ = TRUTH.sample(300, 1)
+    np.testing.assert_allclose(p_values, compare(Y, X, random_state=0).p_values, atol=0.01)
+    _, err = run("compare", "model.json", "model.json", "--fitted", code=1)
+    assert "--fitted is for a model and the table" in err
+    _, err = run("compare", "model.json", "data.csv", "--permutations", -1, code=1)
+    assert "--permutations must be at least 0" in err
 
 
 def test_show(folder):
@@ -336,8 +362,9 @@ def test_names_with_commas_and_labels_that_collide(folder):
 def test_comparisons_without_noise(folder):
     """One row has no sampling error to compare with."""
     (folder / "one.csv").write_text("width,height\n1,2\n")
-    out, _ = run("compare", "model.json", "one.csv", "--order", 2)
+    out, err = run("compare", "model.json", "one.csv", "--order", 2)
     assert out.splitlines()[1].endswith("—")
+    assert "there are no p-values: a test needs at least 8 rows, got 1" in err
     _, err = run("compare", "model.json", "model.json", "--order", 3000, code=1)
     assert "distinct moments" in err
 

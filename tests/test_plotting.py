@@ -75,6 +75,16 @@ def recovery():
     return plotting.plot_recovery(moved, PLANE)
 
 
+def quantiles():
+    return plotting.plot_quantiles(PLANE, rows(PLANE, 300) * 1.2)
+
+
+def projections():
+    X = rows(SPACE)
+    X[::3, 1] += 2
+    return plotting.plot_projections(SPACE, X, most=2)
+
+
 PICTURES = [
     density,
     density_without_rows,
@@ -85,6 +95,8 @@ PICTURES = [
     residuals,
     residuals_of_tensors,
     recovery,
+    quantiles,
+    projections,
 ]
 
 

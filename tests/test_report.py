@@ -104,11 +104,12 @@ def test_loads_without_errors_or_outside_requests(browser, report):
     assert len(opened.asked) == 1 + sum(url.startswith("data:") for url in opened.asked)
     assert opened.page.title() == "3 Gaussian components in data.csv"
     text = opened.page.inner_text("main")
-    for words in ("3,000", "Components", "How well the moments are matched", "Against EM",
+    for words in ("3,000", "Components", "How well the moments are matched",
+                  "Does it fit", "Against EM",
                   "How many components", "Using the model", "momentmix predict model.json",
                   "The fit <did> not converge.", "<b>bold</b> & co", "price in $"):  # fmt: skip
         assert words in text
-    assert opened.page.locator("figure svg").count() == 3
+    assert opened.page.locator("figure svg").count() == 4
     assert opened.page.locator("figure svg text", has_text="price in $").count() >= 1
 
 

@@ -16,12 +16,14 @@ __all__ = [
     "SymmetricCP",
     "UncertaintyWarning",
     "augmented_weights",
+    "compare",
     "contract",
     "contract_grad",
     "debiased_moment",
     "dense_moment",
     "inner",
     "inner_grad",
+    "moment_test",
     "squared_distance",
     "symmetric_cp",
 ]
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
     from momentmix.distributions.samples import Samples, debiased_moment
     from momentmix.estimators.known_covariance import KnownCovarianceMixture
     from momentmix.estimators.moment_mixture import MomentMixture
+    from momentmix.goodness.fits import moment_test
+    from momentmix.goodness.permutations import compare
     from momentmix.imputation import MixtureImputer
     from momentmix.moments.atoms import Gradient
     from momentmix.moments.functions import (
@@ -61,6 +65,8 @@ else:
         "distributions.samples": ("Samples", "debiased_moment"),
         "estimators.known_covariance": ("KnownCovarianceMixture",),
         "estimators.moment_mixture": ("MomentMixture",),
+        "goodness.fits": ("moment_test",),
+        "goodness.permutations": ("compare",),
         "imputation": ("MixtureImputer",),
         "moments.atoms": ("Gradient",),
         "moments.functions": (

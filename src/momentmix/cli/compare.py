@@ -12,6 +12,10 @@ import typer
 from momentmix.cli.console import Debug, Json, note, plain_errors, show_json, show_table, working
 from momentmix.cli.reading import is_table, read_distribution
 from momentmix.cli.tables import TableOptions, reads_tables
+from momentmix.distributions.mixture import Mixture
+from momentmix.distributions.samples import Samples
+from momentmix.goodness import LEVEL, TestsByOrder, moment_test
+from momentmix.goodness import compare as compared
 from momentmix.summary import Distribution, Match, moment_match
 
 _Operand = Annotated[Path, typer.Argument(help="A model (.json), moments (.npz) or a table.")]
@@ -25,6 +29,13 @@ def compare(
     order: Annotated[
         int | None, typer.Option(help="Compare orders up to this one; by default 4, if cheap.")
     ] = None,
+    fitted: Annotated[
+        bool, typer.Option("--fitted", help="The model was fitted to the rows of the table.")
+    ] = False,
+    permutations: Annotated[
+        int, typer.Option(help="How many times chance is tried for the p-values; 0 for none.")
+    ] = 999,
+    seed: Annotated[int, typer.Option(help="The seed of the p-values.")] = 0,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -33,22 +44,56 @@ def compare(
     Each may also be a table, or moments. Distances are given order by order, about the mean of B
     and in units of its standard deviations. Columns are matched by name where both have names.
     Where B is a table, the distance that sampling alone leads one to expect is given beside it.
+    If both are tables, or one is a table and the other a model, each order has a p-value: whether
+    chance alone explains the difference.
 
     Example: `momentmix compare model.json data.csv --order 4`
     """
     with plain_errors(debug):
         if order is not None and order < 1:
             raise ValueError(f"--order must be at least 1, got {order}")
+        if permutations < 0:
+            raise ValueError(f"--permutations must be at least 0, got {permutations}")
         P, Q = _read_both(a, b, tables())
+        if fitted and not {type(P), type(Q)} == {Mixture, Samples}:
+            raise ValueError("--fitted is for a model and the table that it was fitted to")
         with working("comparing moments"):
             matches = moment_match(P, Q, order)
+            tests = _tests(P, Q, len(matches), fitted, permutations, seed)
         if as_json:
-            show_json({"a": str(a), "b": str(b), "orders": [match._asdict() for match in matches]})
+            orders = [match._asdict() for match in matches]
+            if tests is not None:
+                for each, test in zip(orders, tests, strict=True):
+                    each |= {"p_value": test.p_value, "sentence": test.sentence}
+            show_json({"a": str(a), "b": str(b), "orders": orders})
             return
-        shown = _columns(matches)
+        shown = _columns(matches, tests)
         show_table(f"{a} against {b}", [*shown], [*zip(*shown.values(), strict=True)])
-        if any(match.ratio > 3 for match in matches):
+        for test in tests or ():
+            if test.p_value <= LEVEL:
+                note(test.sentence)
+        if tests is None and any(match.ratio > 3 for match in matches):
             note("a ratio far above 1 is more than sampling explains.")
+
+
+def _tests(
+    P: Distribution, Q: Distribution, order: int, fitted: bool, permutations: int, seed: int
+) -> TestsByOrder | None:
+    """Whether chance explains what is different; None where that cannot be told."""
+    rows = [D.X for D in (P, Q) if isinstance(D, Samples)]
+    models = [D for D in (P, Q) if isinstance(D, Mixture)]
+    if not permutations or len(rows) + len(models) < 2 or not rows:
+        return None
+    try:
+        if models:
+            return moment_test(
+                models[0], rows[0], order, estimated=fitted, n_boot=permutations, random_state=seed
+            )
+        first, second = rows
+        return compared(first, second, order, permutations=permutations, random_state=seed)
+    except ValueError as error:  # rows are too few, or a component is flat
+        note(f"there are no p-values: {error}.")
+        return None
 
 
 def _read_both(a: Path, b: Path, options: TableOptions) -> tuple[Distribution, Distribution]:
@@ -63,7 +108,7 @@ def _read_both(a: Path, b: Path, options: TableOptions) -> tuple[Distribution, D
     return (one, other) if first is a else (other, one)
 
 
-def _columns(matches: Sequence[Match]) -> dict[str, list[str]]:
+def _columns(matches: Sequence[Match], tests: TestsByOrder | None) -> dict[str, list[str]]:
     """The cells below each heading; what sampling explains is left out where it is not known."""
     columns = {
         "order": [str(match.order) for match in matches],
@@ -76,4 +121,8 @@ def _columns(matches: Sequence[Match]) -> dict[str, list[str]]:
     if any(np.isfinite(match.noise) for match in matches):
         columns["sampling"] = [f"{match.noise:.4g}" for match in matches]
         columns["ratio"] = [f"{match.ratio:.3g}" if match.noise > 0 else "—" for match in matches]
+    if tests is not None:
+        columns["p-value"] = [
+            f"{test.p_value:.3g}" if np.isfinite(test.p_value) else "—" for test in tests
+        ]
     return columns

@@ -308,6 +308,7 @@ def summary_document(summary: FitSummary) -> dict[str, JsonValue]:
         "mixture": mixture_document(summary.mixture),
         **sureness_document(summary),
         "moments": [match._asdict() for match in summary.matches],
+        "tests": [test._asdict() for test in summary.tests or ()],
         "choices": [
             {
                 "n_components": c.n_components,

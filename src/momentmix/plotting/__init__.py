@@ -19,6 +19,7 @@ from momentmix.plotting.mixtures import (
     plot_marginal,
     plot_pairs,
 )
+from momentmix.plotting.quantiles import plot_projections, plot_quantiles
 from momentmix.summary import telling_features
 
 __all__ = [
@@ -33,6 +34,8 @@ __all__ = [
     "plot_marginal",
     "plot_moment_residuals",
     "plot_pairs",
+    "plot_projections",
+    "plot_quantiles",
     "plot_recovery",
     "telling_features",
     "text_on",

@@ -19,6 +19,7 @@ from momentmix.report.columns import columns_section
 from momentmix.report.components import apart_section, components_section
 from momentmix.report.correlations import correlations_section
 from momentmix.report.fits import choices_section, moments_section, rivals_section
+from momentmix.report.goodness import goodness_section
 from momentmix.report.opening import contents, opening, remarks_section, tiles
 from momentmix.report.pictures import pictures
 from momentmix.report.sureness import sureness_section
@@ -63,6 +64,7 @@ def page(report: FitSummary, model: str | PathLike[str] | None = None) -> str:
         sureness_section(report),
         correlations_section(report),
         moments_section(report, drawn.get("moments", "")),
+        goodness_section(report, drawn.get("quantiles", "")),
         choices_section(report, drawn.get("choices", "")),
         rivals_section(report),
         columns_section(report),

@@ -7,6 +7,8 @@ import re
 from html import escape
 from typing import Any
 
+import numpy as np
+
 try:
     import matplotlib
     from matplotlib.backends.backend_svg import FigureCanvasSVG
@@ -15,6 +17,7 @@ except ImportError as error:
     raise ImportError("reports need matplotlib: pip install 'momentmix[plot]'") from error
 
 from momentmix import plotting
+from momentmix.distributions.mixture import Mixture
 from momentmix.report.parts import wide
 from momentmix.selection import best_choice
 from momentmix.summary import FitSummary
@@ -41,11 +44,13 @@ _STYLE: Any = {
 
 
 def pictures(report: FitSummary) -> dict[str, str]:
-    """Figures of HTML by name: the mixture, the moments, the numbers of components."""
+    """Figures of HTML by name: the mixture, the moments, the quantiles, the numbers tried."""
     with matplotlib.rc_context(_STYLE):
         drawn = {"mixture": _mixture(report)}
         if report.data is not None:
             drawn["moments"] = _moments(report)
+        if report.X is not None and report.tests is not None:
+            drawn["quantiles"] = _quantiles(report.mixture, report.X)
         if report.choices:
             drawn["choices"] = _choices(report)
     return drawn
@@ -84,6 +89,18 @@ def _moments(report: FitSummary) -> str:
     figure = _figure(4.5, 2.7)
     plotting.draw_matches(report.matches, figure.subplots())
     return _html(figure, "The same as a picture.", "moments")
+
+
+def _quantiles(mixture: Mixture, X: np.ndarray) -> str:
+    figure = _figure(4.5, 3.4)
+    plotting.plot_quantiles(mixture, X, ax=figure.subplots())
+    words = (
+        "How far rows lie from their components, in standard deviations, and how far they should. "
+        "If the mixture fits, the dots follow the line, most of them within the grey band"
+    )
+    if mixture.n_components > 1:
+        words += "; thin lines are single components"
+    return _html(figure, words + ".", "quantiles")
 
 
 def _choices(report: FitSummary) -> str:

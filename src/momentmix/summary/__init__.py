@@ -1,5 +1,6 @@
 """What a mixture says about data, in tables and plain words: components, moments, remarks."""
 
+from momentmix.goodness.distances import Distribution, Match, comparable_order, moment_match
 from momentmix.summary.certainty import (
     DOUBTFUL,
     SURE,
@@ -27,14 +28,15 @@ from momentmix.summary.correlations import (
     strongest_correlations,
 )
 from momentmix.summary.fit import FitSummary, Rival
-from momentmix.summary.moments import Distribution, Match, comparable_order, moment_match
 from momentmix.summary.origin import Origin
 from momentmix.summary.remark import closeness, remarks
 from momentmix.summary.sureness import Sureness, sureness_of
+from momentmix.summary.tests_of_fit import MOST_TESTED_ROWS, tests_of_fit
 from momentmix.summary.words import counted, listed, mean_and_deviation, percent, readable
 
 __all__ = [
     "DOUBTFUL",
+    "MOST_TESTED_ROWS",
     "SURE",
     "Certainty",
     "ColumnSummary",
@@ -71,4 +73,5 @@ __all__ = [
     "strongest_correlations",
     "sureness_of",
     "telling_features",
+    "tests_of_fit",
 ]

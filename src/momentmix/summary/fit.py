@@ -14,6 +14,7 @@ import numpy as np
 from momentmix.distributions.mixture import Mixture
 from momentmix.distributions.moment_tensors import MomentTensors
 from momentmix.distributions.samples import Samples
+from momentmix.goodness import Distribution, Match, MomentTest, moment_match
 from momentmix.matching.identifiability import parameter_count
 from momentmix.observed import noise_of_errors
 from momentmix.selection import Choice, why_no_more
@@ -21,10 +22,10 @@ from momentmix.summary.certainty import Certainty, certainty_of
 from momentmix.summary.columns import ColumnSummary, column_summaries
 from momentmix.summary.component import names_of
 from momentmix.summary.costs import with_costs
-from momentmix.summary.moments import Distribution, Match, moment_match
 from momentmix.summary.origin import Origin
 from momentmix.summary.remark import collapse_remark, errors_remark, remarks
 from momentmix.summary.sureness import Sureness, sureness_of
+from momentmix.summary.tests_of_fit import tests_of_fit
 from momentmix.support.array import to_numpy
 
 if TYPE_CHECKING:
@@ -173,6 +174,14 @@ class FitSummary:
         return [] if self.data is None else moment_match(self.mixture, self.data)
 
     @cached_property
+    def tests(self) -> MomentTest | None:
+        """Whether the mixture fits the rows; None where there are no tests to tell.
+
+        Errors of the values cannot be taken out of the rows, and so there are none then.
+        """
+        return None if self.errors is not None else tests_of_fit(self.mixture, self.X)
+
+    @cached_property
     def certainty(self) -> Certainty | None:
         """How surely rows belong to their components, where there are rows."""
         return None if self.X is None else certainty_of(self.mixture, self.X, self.errors)
@@ -203,4 +212,4 @@ class FitSummary:
             found.append(limit)
         if self.errors is not None and (large := errors_remark(self.columns)):
             found.append(large)
-        return found + remarks(self.mixture, self.rows, self.matches, self.collapsed)
+        return found + remarks(self.mixture, self.rows, self.matches, self.collapsed, self.tests)

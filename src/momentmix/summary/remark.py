@@ -7,13 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from momentmix.distributions.mixture import Mixture
+from momentmix.goodness import LEVEL, MomentTest
+from momentmix.goodness.distances import MOST_WORK, Match
 from momentmix.summary.columns import ColumnSummary
 from momentmix.summary.component import (
     covariance_matrices,
     feature_variances,
     overall_mean_and_deviation,
 )
-from momentmix.summary.moments import MOST_WORK, Match
 from momentmix.summary.words import counted, listed
 from momentmix.support.array import to_numpy
 
@@ -28,6 +29,7 @@ def remarks(
     rows: int | None = None,
     matches: Sequence[Match] = (),
     collapsed: Sequence[int] = (),
+    tests: MomentTest | None = None,
 ) -> list[str]:
     """What a careful reader should know before trusting the mixture.
 
@@ -40,6 +42,8 @@ def remarks(
         Its moments compared with those of the data.
     collapsed : sequence of int
         Components of which the fit itself has warned, and which are not spoken of again.
+    tests : MomentTest, optional
+        Tests of the moments, which then decide whether they differ by more than chance explains.
 
     Returns
     -------
@@ -51,7 +55,7 @@ def remarks(
         _few_rows(mixture, rows, told),
         _flatness(mixture, told),
         _coincidence(mixture),
-        _moments_apart(matches),
+        _moments_apart(matches) if tests is None else _rejected(tests),
     ]
     return [remark for remark in found if remark]
 
@@ -172,6 +176,20 @@ def _moments_apart(matches: Sequence[Match]) -> str:
         f"The moments of order {listed(which)} differ from those of the data by more than three "
         "times the sampling error: the data have a shape that this mixture does not. More "
         "components, or a richer covariance type, may help."
+    )
+
+
+def _rejected(tests: MomentTest) -> str:
+    """Of tests whose p-values are small even though there are several of them."""
+    tested = int(np.sum(np.isfinite(tests.p_values)))
+    found = [test for test in tests if test.p_value * tested <= LEVEL]
+    if not found:
+        return ""
+    what = "; ".join(test.sentence.rstrip(".") for test in found)
+    return (
+        f"Chance does not explain how the rows differ from the mixture. {what}. More components, a "
+        "richer covariance type or other units, such as logarithms, may help. Of many rows even a "
+        "difference that does not matter is found."
     )
 
 

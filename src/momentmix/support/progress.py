@@ -53,6 +53,10 @@ class Progress:
         """A solver has done an iteration."""
         self._show({"iteration": str(i), "objective": f"{value:.6g}"}, done=int(i == 1))
 
+    def done(self) -> None:
+        """One more is done."""
+        self._show({}, done=1)
+
     def _show(self, shown: dict[str, str], done: int) -> None:
         if self._bar is not None:
             self._bar.set_postfix(shown, refresh=False)

@@ -48,6 +48,17 @@ def comparable_order(P: Distribution, n: int) -> int:
     return min(order, 4)
 
 
+def check_order(order: int, n: int) -> None:
+    """Refuse an order of which n features have too many moments to compare."""
+    if total_size(n, order) > MOST_ASKED_FOR:
+        raise ValueError(
+            f"order {order} of {n} feature(s) has {size_in_words(total_size(n, order))} distinct "
+            f"moments; up to {MOST_ASKED_FOR:,} are compared"
+        )
+    if order > HIGHEST_COMPARED:
+        raise ValueError(f"moments are compared up to order {HIGHEST_COMPARED}, got {order}")
+
+
 def moment_match(P: Distribution, Q: Distribution, order: int | None = None) -> list[Match]:
     """Distances of the moments of P and Q, order by order, in Q's centred and scaled coordinates.
 
@@ -68,14 +79,8 @@ def moment_match(P: Distribution, Q: Distribution, order: int | None = None) -> 
         raise ValueError(f"P has {other.n} feature(s), but Q has {data.n}")
     if order is None:
         order = min(comparable_order(Q, data.n), comparable_order(P, data.n))
-    elif total_size(data.n, order) > MOST_ASKED_FOR:
-        count = size_in_words(total_size(data.n, order))
-        raise ValueError(
-            f"order {order} of {data.n} feature(s) has {count} distinct "
-            f"moments; up to {MOST_ASKED_FOR:,} are compared"
-        )
-    elif order > HIGHEST_COMPARED:
-        raise ValueError(f"moments are compared up to order {HIGHEST_COMPARED}, got {order}")
+    else:
+        check_order(order, data.n)
     for name, D in (("P", P), ("Q", Q)):
         if isinstance(D, MomentTensors) and D.order < order:
             raise ValueError(f"{name} holds moments up to order {D.order}, not {order}")

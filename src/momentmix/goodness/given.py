@@ -1,0 +1,88 @@
+"""What users give to tests, checked: a mixture, rows with weights, an order."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from momentmix.distributions.mixture import Mixture
+from momentmix.estimators.moment_mixture import MomentMixture
+from momentmix.goodness.distances import check_order
+from momentmix.support.array import ArrayLike, as_float_array, to_numpy
+from momentmix.support.checks import whole_number
+from momentmix.tensors.packed import total_size
+
+#: Rows below which there is nothing to be said.
+LEAST_ROWS = 8
+#: Products of numbers that a test may take, unless more is asked for.
+MOST_WORK = 2e10
+
+
+def mixture_of(model: object) -> Mixture:
+    """A mixture, or that of a fitted estimator, in NumPy and float64."""
+    if isinstance(model, MomentMixture):
+        found = getattr(model, "mixture_", None)
+        if found is None:
+            raise ValueError("the MomentMixture is not fitted; call fit first")
+        model = found
+    if not isinstance(model, Mixture):
+        raise TypeError(
+            f"a Mixture or a fitted MomentMixture is needed, got {type(model).__name__}; other "
+            "estimators have theirs as mixture_, which estimated=False takes as it is"
+        )
+    weights, means, covariances = (
+        to_numpy(part).astype(np.float64, copy=False)
+        for part in (model.weights, model.means, model.covariances)
+    )
+    names = model.feature_names
+    return Mixture(weights, means, covariances, model.covariance_type, feature_names=names)
+
+
+def checked_rows(X: ArrayLike, name: str = "X", gaps: bool = False) -> np.ndarray:
+    """Rows (p, n) in NumPy and float64, without gaps unless they are allowed."""
+    array = to_numpy(as_float_array(X, name, (2,))).astype(np.float64, copy=False)
+    if np.isinf(array).any():
+        raise ValueError(f"{name} must not hold infinity")
+    if not gaps and np.isnan(array).any():
+        raise ValueError(f"{name} must not hold NaN here; fill the gaps, or drop those rows")
+    return array
+
+
+def rows_to_test(
+    mixture: Mixture, X: ArrayLike, sample_weight: ArrayLike | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rows that hold something, gaps among it, and how many times each counts; (p, n) and (p,)."""
+    rows = checked_rows(X, gaps=True)
+    if rows.shape[1] != mixture.n_features:
+        raise ValueError(
+            f"X has {rows.shape[1]} feature(s), but the mixture has {mixture.n_features}"
+        )
+    counts = np.ones(len(rows))
+    if sample_weight is not None:
+        counts = to_numpy(as_float_array(sample_weight, "sample_weight", (1,))).astype(np.float64)
+        if counts.shape != (len(rows),) or not np.all(counts >= 0) or np.isinf(counts).any():
+            raise ValueError(
+                f"sample_weight must be {len(rows)} numbers, one for each row and none of them "
+                "negative"
+            )
+    told = (counts > 0) & ~np.isnan(rows).all(axis=1)
+    if np.sum(told) < LEAST_ROWS:
+        raise ValueError(
+            f"a test needs at least {LEAST_ROWS} rows, got {np.sum(told)}, not counting rows "
+            "without weight or values"
+        )
+    return rows[told], counts[told]
+
+
+def order_to_test(order: int | None, n: int, work: float) -> int:
+    """The highest order: as asked for, or 4, or less where that would be costly.
+
+    ``work`` is what each moment of each row costs, for all rows together.
+    """
+    if order is None:
+        order = 4
+        while order > 2 and total_size(n, order) * max(work, 1.0) > MOST_WORK:
+            order -= 1
+        return order
+    whole_number("order", order, 1)
+    check_order(order, n)
+    return int(order)

@@ -1,0 +1,203 @@
+"""What rows have that a mixture has not, row by row: residuals whose mean is nought if it fits.
+
+With h(x) the Hermite polynomials of a row, standardised by its component, the residual of a row is
+e(x) = h(x) - B s(x). Here s(x) is the score of the parameters, and B s(x) the part of h(x) that
+changes of the parameters explain: B = E[h sᵀ] E[s sᵀ]⁻¹, the regression of h on s under the
+mixture. To first order the mean of e is then the same whatever estimate of the parameters is used,
+as long as it is a good one (Neyman's C(α) tests). At the maximum of the likelihood the mean score
+is nought, and the mean of e is that of h.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from momentmix.covariance import Kind
+from momentmix.data.frame import Frame
+from momentmix.data.observed import CompletedRows, shifts_of_gaps
+from momentmix.data.parameters import Parameters
+from momentmix.data.sources import data_of
+from momentmix.distributions.mixture import Mixture
+from momentmix.goodness.features import blocks_of_rows, hermite_features
+from momentmix.likelihood.observed import ObservedLikelihood
+from momentmix.likelihood.rows import RowLikelihood
+from momentmix.likelihood.scores import Directions, row_scores
+from momentmix.matching.identifiability import parameter_count
+from momentmix.observed import ObservedRows
+from momentmix.support.array import to_numpy
+from momentmix.tensors.packed import order_slice, total_size
+
+#: Rows that are drawn from the mixture to find B: at least so many, and for each parameter.
+DRAWN_ROWS, DRAWN_ROWS_EACH = 10_000, 20
+#: Parameters of which it is told what they explain.
+MOST_PARAMETERS = 3000
+#: A probability with which no row belongs to a component.
+NEGLIGIBLE = 1e-15
+#: Times that each gap is filled at random.
+FILLS = 10
+#: The share of the variance of the moments of an order below which the fit itself matches them.
+#: With gaps it is known only as well as the rows that are drawn tell.
+MATCHED, MATCHED_WITH_GAPS = 1e-6, 0.03
+#: The least variance of a component that counts as any, of its largest.
+_FLAT = 1e-14
+#: Eigenvalues of E[s sᵀ], of the largest, below which parameters cannot be told apart.
+_SINGULAR = 1e-10
+
+
+class Rows(NamedTuple):
+    """Rows in the coordinates of a mixture."""
+
+    Z: np.ndarray  # (fills, p, n), gaps filled at random as many times; once if there are none
+    observed: ObservedRows | None  # rows with gaps in the units of their features; None if complete
+    shifts: np.ndarray  # (p,), from log densities in those units to log densities here; or empty
+
+    def take(self, rows: slice) -> Rows:
+        """Some of the rows."""
+        if self.observed is None:
+            return Rows(self.Z[:, rows], None, self.shifts)
+        part = self.observed.take(np.arange(rows.start, rows.stop))
+        return Rows(self.Z[:, rows], part, self.shifts[rows])
+
+    def likelihood(self, kind: Kind, frame: Frame) -> RowLikelihood:
+        """That of what was seen."""
+        if self.observed is None:
+            return RowLikelihood(self.Z[0], None, kind, 0.0)
+        completed = CompletedRows(self.observed, self.Z[0], self.shifts)
+        return ObservedLikelihood(completed, None, kind, 0.0, to_features=frame.to_features)
+
+
+class Standardised:
+    """Rows as a mixture sees them: each from its component, in units of that one's covariance.
+
+    With z_j the row in coordinates in which component j is standard, r_j its probability, and He
+    Hermite polynomials, h(x) = Σ_j r_j(x) He(z_j(x)). Under the mixture the mean of h is nought in
+    every order, whatever the components: E[r_j He(z_j)] is λ_j times a mean under component j.
+    The coordinates of the mixture as a whole are those of its covariance, and roots of matrices are
+    symmetric ones, so that units, and for full and tied covariances linear maps, change nothing.
+    """
+
+    def __init__(self, mixture: Mixture, order: int) -> None:
+        self.mixture, self.order, self.n = mixture, order, mixture.n_features
+        self.kind, self.size = mixture.atoms.covariance.kind, total_size(self.n, order)
+        self.frame = data_of(mixture).frame(self.kind)
+        self.parameters = self.frame.forward(Parameters.of(mixture))
+        covariance = self.kind.of(self.parameters.covariances, self.n)
+        m = mixture.n_components
+        matrices = np.broadcast_to(to_numpy(covariance.matrices()), (m, self.n, self.n))
+        values, vectors = np.linalg.eigh(matrices)
+        flat = np.flatnonzero(values[:, 0] <= _FLAT * np.maximum(values[:, -1], 1))
+        if len(flat):
+            raise ValueError(
+                f"component {flat[0]} has no width in some direction, so that it has no density "
+                "to test; fit with a larger reg_covar, or drop columns that depend on others"
+            )
+        self.whiteners = (vectors / np.sqrt(values)[:, None, :]) @ vectors.swapaxes(1, 2)
+        self.directions = Directions(self.kind, self.parameters)
+
+    def rows(self, X: np.ndarray, rng: np.random.Generator) -> Rows:
+        """Rows of X in these coordinates; gaps are filled at random, given the other values."""
+        if not np.isnan(X).any():
+            return Rows(self.frame.apply(X)[None], None, np.empty(0))
+        filled = to_numpy(self.mixture.impute(X, FILLS, random_state=rng))
+        return self._with_gaps(X, filled)
+
+    def drawn(self, count: int, seen: np.ndarray | None, rng: np.random.Generator) -> Rows:
+        """Rows drawn from the mixture, with the gaps of rows drawn from ``seen`` (p, n), if any.
+
+        Gaps are filled in two ways, which have nothing but the rest of the row in common.
+        """
+        X = to_numpy(self.mixture.sample(count, rng)[0]).astype(np.float64)
+        if seen is None:
+            return Rows(self.frame.apply(X)[None], None, np.empty(0))
+        shown = seen[rng.integers(len(seen), size=count)]
+        gaps = np.where(shown, X, np.nan)
+        other = to_numpy(self.mixture.impute(gaps, 1, random_state=rng))
+        return self._with_gaps(gaps, np.concatenate([X[None], other]))
+
+    def _with_gaps(self, X: np.ndarray, filled: np.ndarray) -> Rows:
+        table, frame = ObservedRows(X), self.frame
+        observed = table.scaled(frame.centre, frame.units)
+        return Rows(frame.apply(filled), observed, shifts_of_gaps(table, frame))
+
+    def features(self, rows: Rows) -> np.ndarray:
+        """h(x) for each row, in the mean over the ways in which its gaps are filled; (p, N)."""
+        return sum(map(self.features_of, rows.Z), start=np.zeros(())) / len(rows.Z)
+
+    def features_of(self, Z: np.ndarray) -> np.ndarray:
+        """h(x) for each of some complete rows; (p, N)."""
+        total = np.zeros((len(Z), self.size))
+        R = RowLikelihood(Z, None, self.kind, 0.0).responsibilities(self.parameters)[0]
+        for r, mean, whitener in zip(R.T, self.parameters.means, self.whiteners, strict=True):
+            own = np.flatnonzero(r > NEGLIGIBLE)
+            h = hermite_features((Z[own] - mean) @ whitener, self.order)
+            total[own] += r[own, None] * h
+        return total
+
+    def scores(self, rows: Rows) -> np.ndarray:
+        """The score of what was seen of each row; (p, P)."""
+        return row_scores(rows.likelihood(self.kind, self.frame), self.directions)
+
+
+def rows_drawn(parameters: int) -> int:
+    """Rows that it takes to tell what so many parameters explain."""
+    if parameters > MOST_PARAMETERS:
+        raise ValueError(
+            f"the mixture has {parameters:,} parameters; tests of fits are for up to "
+            f"{MOST_PARAMETERS:,}. With estimated=False none of them is taken to be fitted"
+        )
+    return max(DRAWN_ROWS, DRAWN_ROWS_EACH * parameters)
+
+
+def work_of(mixture: Mixture, rows: int, draws: int, estimated: bool) -> float:
+    """Products of numbers that a test takes for each moment, roughly."""
+    m = mixture.n_components
+    parameters = parameter_count(mixture.atoms.covariance.kind, m, mixture.n_features)
+    a_row = 5.0 * m + (parameters if estimated else 0)
+    drawn = rows_drawn(parameters) if estimated else 0
+    return rows * (draws + a_row) + drawn * a_row
+
+
+class Explained(NamedTuple):
+    """What a fit explains of the moments of rows, by its parameters."""
+
+    slopes: np.ndarray  # B, transposed; (P, N)
+    matched: np.ndarray  # whether a fit matches an order whatever the rows; (order + 1,)
+
+    @classmethod
+    def by_parameters(
+        cls, model: Standardised, seen: np.ndarray | None, rng: np.random.Generator
+    ) -> Explained:
+        """B by regression over rows that are drawn from the mixture, with gaps as in ``seen``.
+
+        Moments that the parameters can follow exactly are then explained exactly.
+        """
+        size = model.directions.size
+        rows = model.drawn(rows_drawn(size), seen, rng)
+        gram, cross = np.zeros((size, size)), np.zeros((size, model.size))
+        squares = np.zeros(model.size)
+        for block in blocks_of_rows(rows.Z.shape[1], model.size + size):
+            part = rows.take(block)
+            fills = [model.features_of(Z) for Z in part.Z]
+            h, s = (fills[0] + fills[-1]) / 2, model.scores(part)
+            gram += s.T @ s
+            cross += s.T @ h
+            squares += np.sum(fills[0] * fills[-1], axis=0)  # what chance filled in averages out
+        slopes = np.linalg.pinv(gram, rcond=_SINGULAR, hermitian=True) @ cross
+        explained = np.sum(cross * slopes, axis=0)
+        left = np.ones(model.order + 1)
+        for k in range(1, model.order + 1):
+            part_k = order_slice(model.n, k)
+            left[k] = 1 - np.sum(explained[part_k]) / np.sum(squares[part_k])
+        return cls(slopes, left < (MATCHED if seen is None else MATCHED_WITH_GAPS))
+
+    @classmethod
+    def nothing(cls, model: Standardised) -> Explained:
+        """Of a mixture that was not fitted to the rows."""
+        return cls(np.empty((0, model.size)), np.zeros(model.order + 1, dtype=bool))
+
+    def residuals(self, model: Standardised, rows: Rows) -> np.ndarray:
+        """e(x) for each row; (p, N)."""
+        h = model.features(rows)
+        return h if len(self.slopes) == 0 else h - model.scores(rows) @ self.slopes

@@ -1,0 +1,144 @@
+"""What tests of moments have found, for people and for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from html import escape
+from typing import NamedTuple
+
+import numpy as np
+
+#: The p-value up to which a difference is spoken of.
+LEVEL = 0.05
+_ORDINALS = ("", "First", "Second", "Third", "Fourth")
+
+
+class OrderTest(NamedTuple):
+    """The test of the moments of one order."""
+
+    order: int
+    statistic: float  # rows times the squared distance of the moments over order!
+    p_value: float  # NaN where there is nothing to test
+    sentence: str
+
+
+@dataclass(frozen=True, repr=False)
+class TestsByOrder:
+    """Tests of moments, one for each order; an order leads to its test, ``tests[3].p_value``."""
+
+    tests: tuple[OrderTest, ...]
+    n_draws: int  # of the null distribution
+    rows: str  # in words
+
+    def __iter__(self) -> Iterator[OrderTest]:
+        return iter(self.tests)
+
+    def __len__(self) -> int:
+        return len(self.tests)
+
+    def __getitem__(self, order: int) -> OrderTest:
+        for test in self.tests:
+            if test.order == order:
+                return test
+        raise KeyError(f"orders 1 to {len(self.tests)} were tested, got {order!r}")
+
+    @property
+    def p_values(self) -> np.ndarray:
+        """That of each order from 1 on; NaN where there is nothing to test."""
+        return np.array([test.p_value for test in self.tests])
+
+    @property
+    def statistics(self) -> np.ndarray:
+        """That of each order from 1 on."""
+        return np.array([test.statistic for test in self.tests])
+
+    @property
+    def sentences(self) -> list[str]:
+        """What each test says, in words."""
+        return [test.sentence for test in self.tests]
+
+    def __repr__(self) -> str:
+        lines = [f"{type(self).__name__}({self.rows}, {self.n_draws} draws)"]
+        lines.append("  order  statistic  p-value")
+        for test in self.tests:
+            statistic, p_value = _cells(test)
+            lines.append(f"  {test.order:<7}{statistic:<11}{p_value}")
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{test.order}</td>"
+            + "".join(f"<td>{cell}</td>" for cell in _cells(test))
+            + f'<td style="text-align:left">{escape(test.sentence)}</td></tr>'
+            for test in self.tests
+        )
+        heads = "".join(f"<th>{head}</th>" for head in ("order", "statistic", "p-value", ""))
+        return (
+            f"<table><caption>{type(self).__name__}: {escape(self.rows)}</caption>"
+            f"<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
+        )
+
+
+class MomentTest(TestsByOrder):
+    """What :func:`momentmix.moment_test` has found: whether moments of a mixture fit its rows."""
+
+
+class Comparison(TestsByOrder):
+    """What :func:`momentmix.compare` has found: whether two tables have the same moments."""
+
+
+def fit_sentence(order: int, p_value: float, excess: float) -> str:
+    """What the test of a fit says; ``excess`` is positive where far rows are too many."""
+    name = _named(order)
+    if np.isnan(p_value):
+        return f"{name}: the fit itself matches them, so there is nothing to test."
+    short = f"{name}: {p_words(p_value)}"
+    if p_value > LEVEL:
+        return f"{short}, no sign of {_missed(order)} that the mixture misses."
+    return f"{short}, {_found(order, excess)}."
+
+
+def comparison_sentence(order: int, p_value: float) -> str:
+    """What the test of two tables says."""
+    short, what = f"{_named(order)}: {p_words(p_value)}", _differing(order)
+    if p_value > LEVEL:
+        return f"{short}, no sign that the tables differ in their {what}."
+    return f"{short}, the tables differ in their {what}."
+
+
+def p_words(p_value: float) -> str:
+    """A p-value as a sentence has it."""
+    return f"p = {p_value:.2g}"
+
+
+def _cells(test: OrderTest) -> tuple[str, str]:
+    """The statistic and the p-value; of an order without a test, nothing but rounding is left."""
+    if np.isnan(test.p_value):
+        return "—", "—"
+    return f"{test.statistic:.4g}", f"{test.p_value:.3g}"
+
+
+def _named(order: int) -> str:
+    named = f"{_ORDINALS[order]} moments" if order < len(_ORDINALS) else ""
+    return named or f"Moments of order {order}"
+
+
+def _missed(order: int) -> str:
+    known = {1: "a mean", 2: "a width or a correlation", 3: "skewness", 4: "heavy or light tails"}
+    return known.get(order, "anything")
+
+
+def _found(order: int, excess: float) -> str:
+    known = {
+        1: "the means of the data are not those of the mixture",
+        2: "the data have widths or correlations that the mixture has not",
+        3: "the data are skewed in a way that the mixture is not",
+        4: f"the data have {'heavier' if excess > 0 else 'lighter'} tails than the mixture",
+    }
+    return known.get(order, "the data have a shape that the mixture has not")
+
+
+def _differing(order: int) -> str:
+    known = {1: "means", 2: "widths or correlations", 3: "skewness", 4: "tails"}
+    return known.get(order, "shape")

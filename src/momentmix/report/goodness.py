@@ -1,0 +1,34 @@
+"""The section on tests of fit: a sentence for each, and how far rows lie from their components."""
+
+from __future__ import annotations
+
+from html import escape
+
+import numpy as np
+
+from momentmix.report.fits import beside
+from momentmix.report.parts import Section
+from momentmix.summary import MOST_TESTED_ROWS, FitSummary
+
+
+def goodness_section(report: FitSummary, picture: str) -> Section | None:
+    """Whether chance explains how the rows differ from the mixture."""
+    tests = report.tests
+    if tests is None:
+        return None
+    words = (
+        "Each row is measured from its component, in units of that component's covariance, and the "
+        "mean, the widths, the skewness and the tails of all rows together are compared with those "
+        "that the mixture would have. A small p says that chance hardly explains the difference; "
+        "a large p says that these rows show none."
+    )
+    if np.sum(np.isfinite(tests.p_values)) > 1:
+        words += " Of several tests, one has p below 0.05 by chance more often than one in twenty."
+    if report.rows is not None and report.rows > MOST_TESTED_ROWS:
+        words += f" {MOST_TESTED_ROWS:,} rows, drawn at random, are tested."
+    if report.has_gaps:
+        words += " For this, gaps are filled at random, given the other values of the row."
+    sentences = "".join(f"<li>{escape(sentence)}</li>" for sentence in tests.sentences)
+    return Section(
+        "fit", "Does it fit", f"<p>{words}</p>" + beside(f"<ul>{sentences}</ul>", picture)
+    )
