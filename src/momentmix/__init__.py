@@ -19,6 +19,7 @@ __all__ = [
     "dense_moment",
     "inner",
     "inner_grad",
+    "select",
     "squared_distance",
     "symmetric_cp",
 ]
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
         squared_distance,
     )
     from momentmix.moments.orders import augmented_weights
+    from momentmix.selection import select
     from momentmix.support.warnings import CollapseWarning
     from momentmix.tensors.dense import dense_moment
 else:
@@ -65,6 +67,7 @@ else:
             "squared_distance",
         ),
         "moments.orders": ("augmented_weights",),
+        "selection": ("select",),
         "support.warnings": ("CollapseWarning",),
         "tensors.dense": ("dense_moment",),
     }

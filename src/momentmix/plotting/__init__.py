@@ -19,6 +19,7 @@ from momentmix.plotting.mixtures import (
     plot_marginal,
     plot_pairs,
 )
+from momentmix.plotting.selections import plot_selection
 from momentmix.summary import telling_features
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "plot_moment_residuals",
     "plot_pairs",
     "plot_recovery",
+    "plot_selection",
     "telling_features",
     "text_on",
 ]
