@@ -21,11 +21,6 @@ if TYPE_CHECKING:
 MOST, PATIENCE = 10, 3
 
 
-def is_auto(estimator: MomentMixture) -> bool:
-    """Whether something is left to the rows."""
-    return "auto" in (estimator.n_components, estimator.covariance_type)
-
-
 def refuse_auto(estimator: MomentMixture, why: str) -> None:
     """An error that names what was left open, where it cannot be found out."""
     parameters = {name: getattr(estimator, name) for name in ("n_components", "covariance_type")}

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from momentmix.covariance import CovarianceName
 from momentmix.data.observed import ObservedData
 from momentmix.data.sources import Data
-from momentmix.estimators.auto import chosen, is_auto, refuse_auto
+from momentmix.estimators.auto import chosen, refuse_auto
 from momentmix.estimators.base import SOLVED, MixtureEstimator, Reader
 from momentmix.estimators.settings import check_mixture_settings
 from momentmix.fitting.plan import Plan, Sizes, mixture_order, plan_mixture
@@ -272,13 +272,18 @@ class MomentMixture(MixtureEstimator):
     def _check_settings(self) -> None:
         check_mixture_settings(self)
 
+    @property
+    def _is_auto(self) -> bool:
+        """Whether something is left to the rows."""
+        return "auto" in (self.n_components, self.covariance_type)
+
     def _order(self, sizes: Sizes) -> int:
-        if is_auto(self):
+        if self._is_auto:
             refuse_auto(self, "a stream keeps moments; give a number and a type")
         return mixture_order(self, sizes)
 
     def _solve(self, read: Reader, rows: bool) -> None:
-        if not is_auto(self):
+        if not self._is_auto:
             return super()._solve(read, rows)
         if not rows:
             refuse_auto(self, "moments do not have them; give a number and a type")

@@ -22,7 +22,7 @@ from momentmix.likelihood.strength import folds, held_out
 from momentmix.selection.blrt import blrt_of
 from momentmix.selection.choice import LEVEL, Choice, Criterion, Rows, best_choice, choice_of
 from momentmix.support.checks import generator
-from momentmix.support.warnings import CollapseWarning
+from momentmix.support.warnings import CollapseWarning, warn_user
 
 
 class Comparison:
@@ -87,7 +87,9 @@ class Comparison:
             if not interrupted:
                 self._decide(found)
         except KeyboardInterrupt:
-            self.choices[-1].fit.interrupted_ = True
+            self.choices[-1].fit.interrupted_ = interrupted = True
+        if interrupted:
+            warn_user("the comparison was interrupted; its fits hold the best parameters so far")
 
     @property
     def _bic_price(self) -> float:

@@ -79,7 +79,8 @@ class Selection:
         rows = [[_cell(choice, name) for name in shown] for choice in self.table]
         return [COLUMNS[name][0] for name in shown], rows
 
-    def _marks(self) -> list[str]:
+    def marks(self) -> list[str]:
+        """A star for the best row, and nothing for the others."""
         chosen = self.chosen
         return ["*" if choice is chosen else "" for choice in self.table]
 
@@ -87,7 +88,7 @@ class Selection:
         heads, rows = self.cells()
         lines = [
             [*heads, ""],
-            *([*row, mark] for row, mark in zip(rows, self._marks(), strict=True)),
+            *([*row, mark] for row, mark in zip(rows, self.marks(), strict=True)),
         ]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         text = ["  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True))
@@ -108,7 +109,7 @@ class Selection:
             ('<tr style="font-weight:bold">' if mark else "<tr>")
             + "".join(f"<td>{escape(cell)}</td>" for cell in row)
             + "</tr>"
-            for row, mark in zip(rows, self._marks(), strict=True)
+            for row, mark in zip(rows, self.marks(), strict=True)
         )
         return f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
 
