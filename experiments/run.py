@@ -16,12 +16,14 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "benchmarks")]
 import accuracy
 import beyond
 import comparison
+import number
 from machine import machine
 
 EXPERIMENTS = {
     "accuracy": (accuracy, "Accuracy of moments, §7.1 and §7.2"),
     "comparison": (comparison, "Comparison with EM, §7.3"),
     "beyond": (beyond, "Beyond the paper"),
+    "number": (number, "The number of components"),
 }
 
 

@@ -226,7 +226,7 @@ def test_show(folder):
         (["fit", "data.csv", "-k", "2", "--columns", "width,note"],
          "data.csv, row 0 (line 2), column note: 'word' is not a number (--na 'word' takes it for "
          "a gap, --exclude leaves the column out)"),
-        (["fit", "data.csv", "-k", "many"], "-k is a whole number, 'auto' or a range such as 1..10"),
+        (["fit", "data.csv", "-k", "many"], "-k is a whole number, 'auto' or a range such as 1"),
         (["fit", "data.csv", "-k", "2", "-o", "model.txt"], "unknown ending '.txt'; known are"),
         (["fit", "data.csv", "-k", "2", "--report", "report.pdf"], "known are .html"),
         (["fit", "data.csv", "-k", "2", "-o", "no/model.json"], "there is no folder no"),
