@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import copy
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -50,7 +51,9 @@ def chosen(estimator: MomentMixture, data: Data | ObservedData, rng: np.random.G
         if found[-1].fit.interrupted:
             break
     best = best_of(found)
-    return best if found[-1].fit.interrupted else searched(best, rng)
+    if found[-1].fit.interrupted:
+        return replace(best, fit=replace(best.fit, interrupted=True))
+    return searched(best, rng)
 
 
 def sweeps(estimator: MomentMixture, data: AtomData | ObservedData) -> bool:

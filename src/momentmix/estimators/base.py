@@ -45,7 +45,6 @@ SOLVED = (
     "precisions_",
     "precisions_cholesky_",
     "mixture_",
-    "n_components_",
     "converged_",
     "interrupted_",
     "n_iter_",
@@ -375,7 +374,6 @@ class MixtureEstimator(MixturePredictions):
             precisions = kind.precision_cholesky(covariances)
         names = vars(self).get("feature_names_in_")
         self.mixture_ = Mixture(weights, means, covariances, kind.name, feature_names=names)
-        self.n_components_ = len(weights)
         self.weights_, self.means_ = self._as_given(weights), self._as_given(means)
         self.covariances_ = self._as_given(covariances)
         self.precisions_, self.precisions_cholesky_ = (

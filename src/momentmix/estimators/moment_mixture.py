@@ -210,7 +210,7 @@ class MomentMixture(MixtureEstimator):
     True
     """
 
-    _solved = (*SOLVED, "covariance_type_")
+    _solved = (*SOLVED, "n_components_", "covariance_type_")
 
     def __init__(
         self,
@@ -299,6 +299,7 @@ class MomentMixture(MixtureEstimator):
         return mixture_problem(data, plan)
 
     def _set(self, problem: Problem, fit: Fit) -> None:
+        self.n_components_ = len(fit.parameters.weights)
         self.covariance_type_ = problem.frame.kind.name
         try:
             super()._set(problem, fit)

@@ -45,7 +45,8 @@ class Comparison:
         self, numbers: Sequence[int], types: Sequence[str], patience: int | None, seeds: int
     ) -> None:
         """Fits that are found from each other; then the best of them is searched for."""
-        prices = {"bic": self._bic_price, "blrt": self._bic_price, "aic": 2.0}
+        # The other criteria are not known on the way, so that no number is passed over.
+        prices = {"bic": float(np.log(self.data.count)), "aic": 2.0}
         rngs = [self.rng]
         rngs += [np.random.default_rng(self.rng.integers(2**63)) for _ in range(seeds - 1)]
         tell = self.callback
@@ -90,10 +91,6 @@ class Comparison:
             self.choices[-1].fit.interrupted_ = interrupted = True
         if interrupted:
             warn_user("the comparison was interrupted; its fits hold the best parameters so far")
-
-    @property
-    def _bic_price(self) -> float:
-        return float(np.log(self.data.count))
 
     def _decide(self, found: list[Found]) -> None:
         """Find out what the criterion needs to know, and search for the best like any other fit."""
