@@ -18,6 +18,7 @@ import beyond
 import comparison
 import coverage
 import goodness
+import number
 from machine import machine
 
 EXPERIMENTS = {
@@ -26,6 +27,7 @@ EXPERIMENTS = {
     "beyond": (beyond, "Beyond the paper"),
     "coverage": (coverage, "Coverage of confidence intervals"),
     "goodness": (goodness, "Does it fit: level and power of the tests"),
+    "number": (number, "The number of components"),
 }
 
 

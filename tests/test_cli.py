@@ -252,11 +252,11 @@ def test_show(folder):
         (["fit", "data.csv", "-k", "2", "--columns", "width,note"],
          "data.csv, row 0 (line 2), column note: 'word' is not a number (--na 'word' takes it for "
          "a gap, --exclude leaves the column out)"),
-        (["fit", "data.csv", "-k", "many"], "-k is a whole number or 'auto', got 'many'"),
+        (["fit", "data.csv", "-k", "many"], "-k is a whole number, 'auto' or a range such as 1"),
         (["fit", "data.csv", "-k", "2", "-o", "model.txt"], "unknown ending '.txt'; known are"),
         (["fit", "data.csv", "-k", "2", "--report", "report.pdf"], "known are .html"),
         (["fit", "data.csv", "-k", "2", "-o", "no/model.json"], "there is no folder no"),
-        (["fit", "data.csv", "-k", "0"], "-k must be a whole number of at least 1, got 0"),
+        (["fit", "data.csv", "-k", "0"], "-k must be a whole number of at least 1, or"),
         (["fit", "data.csv", "-k", "2", "--prior", "x"], "--prior is auto, cv, none or a number"),
         (["fit", "data.csv", "-k", "2", "--columns", "width,width"], "names width twice"),
         (["fit", "inf.csv", "-k", "1"], "row 1 (about line 3), column b: inf (leave the row"),
@@ -501,3 +501,51 @@ def test_names_survive_the_way_from_table_to_model(folder):
         (folder / "bad.json").write_text(json.dumps(good | {"feature_names": names}))
         with pytest.raises(ValueError, match="feature_names"):
             Mixture.load("bad.json")
+
+
+def test_select_tells_which_fits_best(folder):
+    out, err = run("select", "data.csv", "--columns", "width,height", "-k", "1..4",
+                   "--save", "best.json", "--picture", "best.svg")  # fmt: skip
+    lines = [line.split("\t") for line in out.splitlines()]
+    assert lines[0][:3] == ["covariances", "components", "log-likelihood"]
+    assert len(lines) == 17
+    assert [line[:2] for line in lines if line[-1] == "*"] == [["diag", "2"]]
+    assert err == ""
+    assert Mixture.load("best.json").feature_names == ("width", "height")
+    assert Mixture.load("best.json").n_components == 2
+    assert (folder / "best.svg").stat().st_size > 5000
+    out, _ = run("select", "data.csv", "--columns", "width,height", "--covariance", "diag,full",
+                 "--criterion", "icl", "--json")  # fmt: skip
+    facts = json.loads(out)
+    assert (facts["n_components"], facts["covariance_type"]) == (2, "diag")
+    assert facts["criterion"] == "icl"
+    assert {choice["covariance_type"] for choice in facts["choices"]} == {"diag", "full"}
+    least = min(facts["choices"], key=lambda choice: choice["icl"])
+    assert (least["n_components"], least["covariance_type"]) == (2, "diag")
+
+
+def test_fit_compares_ranges_and_shapes(folder):
+    out, _ = fit("-k", "1..3", "--covariance", "auto", "--criterion", "icl", "--report", "r.html",
+                 "--json")  # fmt: skip
+    facts = json.loads(out)
+    assert facts["mixture"]["covariance_type"] == "diag"
+    assert len(facts["choices"]) == 12
+    page = (folder / "r.html").read_text(encoding="utf-8")
+    assert "2 with diag covariances" in page
+    assert "integrated completed likelihood" in page
+    assert "smallest" in page  # class, in a column of its own
+    out, _ = fit("-k", 2, "--covariance", "spherical,diag", "--json")
+    assert json.loads(out)["mixture"]["covariance_type"] == "diag"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["-k", "3..1"], "-k goes up from 1 or more"),
+        (["-k", "2", "--criterion", "bic"], "--criterion compares fits, and there is one"),
+        (["-k", "auto", "--criterion", "luck"], "--criterion is one of bic, icl, aic, cv, blrt"),
+        (["-k", "2", "--covariance", "diag,round"], "--covariance is auto or one of"),
+    ],
+)
+def test_choices_that_are_none(folder, arguments, message):
+    assert message in fit(*arguments, code=1)[1]

@@ -100,6 +100,7 @@ def test_experiments_run_in_their_quick_form_and_go_on(tmp_path):
     for name in ("accuracy", "comparison-0.05", "beyond"):
         assert (tmp_path / f"{name}.svg").stat().st_size > 10_000
         assert (tmp_path / f"{name}.png").stat().st_size > 10_000
+    assert "| apart, plane | 3 | 2 | 500 | full | 1 of 1 | 1 of 1 |" in out
     path = tmp_path / "comparison.csv"
     whole = path.read_text()
     path.write_text("\n".join(whole.splitlines()[:-4]) + "\n" + whole.splitlines()[-4][:30])

@@ -24,6 +24,7 @@ __all__ = [
     "inner",
     "inner_grad",
     "moment_test",
+    "select",
     "squared_distance",
     "symmetric_cp",
 ]
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     )
     from momentmix.moments.orders import augmented_weights
     from momentmix.regression import MixtureRegressor
+    from momentmix.selection import select
     from momentmix.support.warnings import CollapseWarning, UncertaintyWarning
     from momentmix.tensors.dense import dense_moment
 else:
@@ -78,6 +80,7 @@ else:
         ),
         "moments.orders": ("augmented_weights",),
         "regression": ("MixtureRegressor",),
+        "selection": ("select",),
         "support.warnings": ("CollapseWarning", "UncertaintyWarning"),
         "tensors.dense": ("dense_moment",),
     }

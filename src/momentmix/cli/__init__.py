@@ -16,6 +16,7 @@ import momentmix
 #: The file that a command is in, and what it does.
 COMMANDS = {
     "fit": ("fit", "Fit a mixture to the rows of tables, or to moments."),
+    "select": ("select", "Compare numbers of components and shapes, and tell which fits best."),
     "predict": ("use", "Name the most probable component of every row, and its probability."),
     "score": ("use", "Tell how likely rows are under a model."),
     "impute": ("impute", "Fill the gaps of tables with what a model expects there."),

@@ -10,11 +10,21 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal, TypedDict, cast
+from typing import Annotated, Literal, TypedDict
 
 import numpy as np
 import typer
 
+from momentmix.cli.choosing import (
+    ComponentsHelp,
+    CovarianceHelp,
+    CriterionOption,
+    Wanted,
+    choices_document,
+    compare_rows,
+    show_choices,
+    wanted,
+)
 from momentmix.cli.console import (
     Debug,
     Json,
@@ -26,9 +36,7 @@ from momentmix.cli.console import (
     note,
     out,
     plain_errors,
-    say,
     show_json,
-    show_table,
     working,
 )
 from momentmix.cli.errors import ErrorsOption
@@ -37,12 +45,12 @@ from momentmix.cli.reading import TABLES, Rows, read_rows
 from momentmix.cli.show import mixture_document, show_mixture
 from momentmix.cli.tables import TableOptions, reads_tables
 from momentmix.cli.writing import check_output
-from momentmix.covariance import COVARIANCE_TYPES, CovarianceName
+from momentmix.covariance import CovarianceName
 from momentmix.distributions.moment_tensors import MomentTensors
 from momentmix.estimators.moment_mixture import MomentMixture
 from momentmix.estimators.settings import check_mixture_settings
-from momentmix.selection import Choice, choose_components
-from momentmix.summary import FitSummary, Origin, counted
+from momentmix.selection import Choice, Selection
+from momentmix.summary import FitSummary, Origin
 
 
 class Settings(TypedDict):
@@ -64,7 +72,7 @@ def fit(
     ],
     components: Annotated[
         str,
-        typer.Option("-k", "--components", help="How many components, or auto: as the BIC says."),
+        typer.Option("-k", "--components", help=ComponentsHelp),
     ],
     tables: Callable[[], TableOptions],
     output: Annotated[
@@ -73,9 +81,8 @@ def fit(
     report: Annotated[
         Path | None, typer.Option(help="Write a page about the fit to this file (.html).")
     ] = None,
-    covariance: Annotated[
-        str, typer.Option(help=f"The shape of the components: {', '.join(COVARIANCE_TYPES)}.")
-    ] = "full",
+    covariance: Annotated[str, typer.Option(help=CovarianceHelp)] = "full",
+    criterion: CriterionOption = None,
     missing: Missing = "keep",
     errors: ErrorsOption = None,
     prior: Annotated[
@@ -115,17 +122,19 @@ def fit(
         if report is not None:
             import momentmix.report  # noqa: F401  (what it lacks is better known before the fit)
         options, gaps = tables(), gaps_option(missing)
+        asked = wanted(components, covariance, criterion)
         settings: Settings = {
-            "covariance_type": cast(CovarianceName, covariance),  # which is checked below
+            "covariance_type": "full" if len(asked.types) > 1 else asked.types[0],
             "order": "auto" if order is None else order,
             "random_state": seed,
             "max_iter": max_iter,
             "tol": tol,
-            "prior": _prior_setting(prior),
+            "prior": prior_setting(prior),
         }
-        number = _component_count(components)
         with in_terms_of_options():
-            check_mixture_settings(MomentMixture(1 if number is None else number, **settings))
+            check_mixture_settings(
+                MomentMixture(1 if asked.number is None else asked.number, **settings)
+            )
         if files[0].suffix.lower() == ".npz":
             if len(files) > 1 or options != TableOptions():
                 raise ValueError("give one file of moments alone; its columns are chosen already")
@@ -133,12 +142,12 @@ def fit(
                 raise ValueError("--compare-em needs the rows; moments are not enough for EM")
             if errors is not None:
                 raise ValueError("--errors needs the rows; moments have no errors of their own")
-            found, summary = fit_moments(files[0], number, settings)
+            found, summary = fit_moments(files[0], asked.number, settings)
         else:
             rows = read_rows(files, options, gaps, errors=errors)
             if compare_em:
                 _check_for_em(rows)
-            found, summary = fit_rows(rows, number, settings)
+            found, summary = fit_rows(rows, asked, settings)
             if compare_em:
                 with working("fitting scikit-learn's EM from ten starts"):
                     summary.add_scikit_learn(seed)
@@ -178,26 +187,24 @@ def _write_files(summary: FitSummary, output: Path | None, report: Path | None) 
             write_report(report, summary, output)
 
 
-def fit_rows(
-    rows: Rows, number: int | None, settings: Settings
-) -> tuple[MomentMixture, FitSummary]:
-    """A fit with a given number of components, or as many as the BIC asks for."""
+def fit_rows(rows: Rows, asked: Wanted, settings: Settings) -> tuple[MomentMixture, FitSummary]:
+    """A fit with a given number of components, or the best of those that are compared."""
     choices: list[Choice] = []
-    if number is not None and number > len(rows.X):
+    least = 1 if asked.numbers is None else asked.numbers[0]
+    if least > len(rows.X):
         raise ValueError(
-            f"-k {number} asks for more components than {rows.source} has rows ({len(rows.X)})"
+            f"-k {least} asks for more components than {rows.source} has rows ({len(rows.X)})"
         )
     if len(rows.X) < 2:
         raise ValueError(f"{rows.source}: a mixture needs two rows at least, and there is one")
     begin = time.perf_counter()
-    with in_terms_of_options(), _warnings_as_notes() as notes:
-        if number is None:
-            best, choices = choose_components(
-                rows.X, callback=_tell_choice, noise_covariance=rows.noise, **settings
-            )
-            found = best.fit
+    with in_terms_of_options(), warnings_as_notes() as notes:
+        if asked.number is None:
+            others = {name: value for name, value in settings.items() if name != "covariance_type"}
+            selection = compare_rows(rows, asked, others)
+            found, choices = selection.best, selection.table
         else:
-            found = MomentMixture(number, verbose=int(err.is_terminal), **settings)
+            found = MomentMixture(asked.number, verbose=int(err.is_terminal), **settings)
             found.fit(rows.X, noise_covariance=rows.noise)
     seconds = time.perf_counter() - begin
     named = found.mixture_.named(rows.names)
@@ -207,10 +214,11 @@ def fit_rows(
         X=rows.X,
         seconds=seconds,
         choices=choices,
+        criterion=asked.criterion,
         notes=[*rows.notes, *notes],
         collapsed=list(found.collapsed_),
         origin=replace(
-            _origin(settings),
+            _origin(settings, found.covariance_type_),
             rows_read=rows.read,
             rows_dropped=rows.dropped,
             rows_empty=rows.empty,
@@ -229,10 +237,12 @@ def fit_moments(
 ) -> tuple[MomentMixture, FitSummary]:
     """A fit to the moments in a file."""
     if number is None:
-        raise ValueError("-k auto needs rows: the BIC is not known from moments; give a number")
+        raise ValueError(
+            "-k auto needs rows: the BIC is not known from moments; give a number and one shape"
+        )
     moments = MomentTensors.load(path)
     begin = time.perf_counter()
-    with in_terms_of_options(), _warnings_as_notes() as notes:
+    with in_terms_of_options(), warnings_as_notes() as notes:
         found = MomentMixture(number, verbose=int(err.is_terminal), **settings)
         found.fit_moments(moments)
     seconds = time.perf_counter() - begin
@@ -243,12 +253,12 @@ def fit_moments(
         seconds=seconds,
         notes=notes,
         collapsed=list(found.collapsed_),
-        origin=_origin(settings),
+        origin=_origin(settings, found.covariance_type_),
         estimator=found,
     )
 
 
-def _origin(settings: Settings) -> Origin:
+def _origin(settings: Settings, covariance: str) -> Origin:
     """What it takes to make a fit again."""
     program, *arguments = sys.argv
     known = Path(program).name in ("momentmix", "momentmix.exe", "__main__.py")
@@ -256,7 +266,7 @@ def _origin(settings: Settings) -> Origin:
         command=shlex.join(["momentmix", *arguments]) if known else None,
         seed=settings["random_state"],
         settings={
-            "covariances": settings["covariance_type"],
+            "covariances": covariance,
             "prior": "none" if settings["prior"] is None else str(settings["prior"]),
             "order of moments": str(settings["order"]),
             "most iterations": str(settings["max_iter"]),
@@ -268,19 +278,7 @@ def _origin(settings: Settings) -> Origin:
 def show_summary(summary: FitSummary) -> None:
     """What a person reads after a fit."""
     if summary.choices and out.is_terminal:  # a pipe gets one table
-        show_table(
-            "Number of components by BIC",
-            ["components", "log-likelihood", "BIC", "collapsed"],
-            [
-                [
-                    str(c.n_components),
-                    f"{c.log_likelihood:.1f}",
-                    f"{c.bic:.1f}",
-                    str(c.collapsed or ""),
-                ]
-                for c in summary.choices
-            ],
-        )
+        show_choices(Selection(summary.choices, summary.criterion))
     show_mixture(summary.mixture)
     value = summary.log_likelihood
     if value is not None:
@@ -309,15 +307,7 @@ def summary_document(summary: FitSummary) -> dict[str, JsonValue]:
         **sureness_document(summary),
         "moments": [match._asdict() for match in summary.matches],
         "tests": [test._asdict() for test in summary.tests or ()],
-        "choices": [
-            {
-                "n_components": c.n_components,
-                "log_likelihood": c.log_likelihood,
-                "bic": c.bic,
-                "collapsed": c.collapsed,
-            }
-            for c in summary.choices
-        ],
+        "choices": choices_document(summary.choices),
         "rivals": [rival._asdict() for rival in summary.rivals],
         "remarks": summary.remarks,
     }
@@ -345,7 +335,7 @@ def sureness_document(summary: FitSummary) -> dict[str, JsonValue]:
 
 
 @contextmanager
-def _warnings_as_notes() -> Iterator[list[str]]:
+def warnings_as_notes() -> Iterator[list[str]]:
     """Warnings of a fit as sentences, each once; known when the block has ended."""
     notes: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
@@ -358,12 +348,7 @@ def _warnings_as_notes() -> Iterator[list[str]]:
             notes.append(text)
 
 
-def _tell_choice(choice: Choice) -> None:
-    if err.is_terminal:
-        say(f"{counted(choice.n_components, 'component')}: BIC {choice.bic:,.1f}", err)
-
-
-def _prior_setting(text: str) -> float | Literal["auto", "cv"] | None:
+def prior_setting(text: str) -> float | Literal["auto", "cv"] | None:
     words: dict[str, Literal["auto", "cv"] | None] = {"auto": "auto", "cv": "cv", "none": None}
     if text in words:
         return words[text]
@@ -371,12 +356,3 @@ def _prior_setting(text: str) -> float | Literal["auto", "cv"] | None:
         return float(text)
     except ValueError:
         raise ValueError(f"--prior is auto, cv, none or a number of rows, got {text!r}") from None
-
-
-def _component_count(components: str) -> int | None:
-    if components == "auto":
-        return None
-    try:
-        return int(components)
-    except ValueError:
-        raise ValueError(f"-k is a whole number or 'auto', got {components!r}") from None

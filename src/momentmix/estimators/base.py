@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from momentmix.data.observed import ObservedData
 from momentmix.data.sources import AtomData, Data, TensorData, data_of
 from momentmix.distributions.mixture import Mixture
 from momentmix.distributions.moment_tensors import MomentTensors
-from momentmix.estimators.collapse import warn_of_collapse
+from momentmix.estimators.collapse import warn_of_collapse, warn_of_end
 from momentmix.estimators.predictions import MixturePredictions
 from momentmix.estimators.rows import Table, checked_rows, rows_to_fit
 from momentmix.fitting.plan import Plan, Sizes
@@ -30,7 +30,6 @@ from momentmix.matching.fit import Fit
 from momentmix.observed import noise_of_rows
 from momentmix.support.checks import generator
 from momentmix.support.parallel import thread_limit
-from momentmix.support.warnings import warn_user
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
@@ -63,7 +62,7 @@ SOLVED = (
 class MixtureEstimator(MixturePredictions):
     """What the estimators share: fits to rows, to moments and to streams."""
 
-    n_components: int
+    n_components: int | Literal["auto"]
     max_iter: int
     tol: float
     n_jobs: int | None
@@ -195,11 +194,15 @@ class MixtureEstimator(MixturePredictions):
         with thread_limit(self.n_jobs):
             problem, plan, hurried = self._prepared(read, rows)
             fit = solve(problem, plan, generator(self.random_state), hurried)
-            collapse = problem.collapse(fit)
-            try:
-                fit = problem.restored(fit)
-            except KeyboardInterrupt:  # there is a fit, which is not to be lost
-                fit = problem.restored(replace(fit, interrupted=True))
+            self._conclude(problem, fit)
+
+    def _conclude(self, problem: Problem, fit: Fit) -> None:
+        """Set what was found, in the coordinates of the problem, and warn of what is wrong."""
+        collapse = problem.collapse(fit)
+        try:
+            fit = problem.restored(fit)
+        except KeyboardInterrupt:  # there is a fit, which is not to be lost
+            fit = problem.restored(replace(fit, interrupted=True))
         self._set(problem, fit)
         if collapse is not None:
             self.collapsed_ = np.flatnonzero(collapse.flat | collapse.thin)
@@ -244,7 +247,8 @@ class MixtureEstimator(MixturePredictions):
             self._dtype = X.dtype.type
         noise = noise_of_rows(noise_covariance, X)
         names = vars(self).get("feature_names_in_")
-        return rows_to_fit(X, counts, self.n_components, noise, names)
+        least = 1 if isinstance(self.n_components, str) else self.n_components
+        return rows_to_fit(X, counts, least, noise, names)
 
     def _note_features(self, n: int, names: Sequence[str] | np.ndarray | None) -> None:
         """As scikit-learn does for tables in memory."""
@@ -389,13 +393,7 @@ class MixtureEstimator(MixturePredictions):
         self.prior_strength_ = float(fit.prior_strength)
         self.collapsed_ = np.empty(0, dtype=np.intp)
         self.history_ = list(fit.history)
-        if fit.interrupted:
-            warn_user("the fit was interrupted; the attributes hold the best parameters so far")
-        elif not fit.converged:
-            warn_user(
-                f"the fit did not converge in max_iter={self.max_iter} iterations; raise max_iter "
-                f"or tol (now {self.tol:g}), or ask for fewer components"
-            )
+        warn_of_end(fit, self.max_iter, self.tol)
 
     def _as_given(self, array: np.ndarray) -> np.ndarray:
         """In the precision of the rows."""

@@ -1,4 +1,4 @@
-"""A warning of components that are not to be trusted."""
+"""Warnings of fits that did not come to their end, and of components that are not to be trusted."""
 
 from __future__ import annotations
 
@@ -6,7 +6,19 @@ import numpy as np
 
 from momentmix.distributions.mixture import Mixture
 from momentmix.fitting.problem import Collapse
+from momentmix.matching.fit import Fit
 from momentmix.support.warnings import CollapseWarning, warn_user
+
+
+def warn_of_end(fit: Fit, max_iter: int, tol: float) -> None:
+    """Warn of a fit that was interrupted, or did not converge."""
+    if fit.interrupted:
+        warn_user("the fit was interrupted; the attributes hold the best parameters so far")
+    elif not fit.converged:
+        warn_user(
+            f"the fit did not converge in max_iter={max_iter} iterations; raise max_iter or tol "
+            f"(now {tol:g}), or ask for fewer components"
+        )
 
 
 def warn_of_collapse(collapse: Collapse, mixture: Mixture, of_rows: bool) -> None:

@@ -7,9 +7,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from momentmix.covariance import CovarianceName, covariance_type
+from momentmix.covariance import CovarianceName
 from momentmix.data.observed import ObservedData
 from momentmix.data.sources import Data
+from momentmix.estimators.auto import chosen, refuse_auto
+from momentmix.estimators.base import SOLVED, Reader
 from momentmix.estimators.settings import check_mixture_settings
 from momentmix.estimators.trust import TrustedEstimator
 from momentmix.fitting.plan import Plan, Sizes, mixture_order, plan_mixture
@@ -19,6 +21,8 @@ from momentmix.matching.fit import Fit
 from momentmix.matching.identifiability import parameter_count
 from momentmix.matching.matching import SolverName
 from momentmix.matching.starts import Init
+from momentmix.support.checks import generator
+from momentmix.support.parallel import thread_limit
 
 
 class MomentMixture(TrustedEstimator):
@@ -31,12 +35,13 @@ class MomentMixture(TrustedEstimator):
 
     Parameters
     ----------
-    n_components : int, default=1
-        The number of components, m.
-    covariance_type : {"full", "tied", "diag", "spherical"}, default="full"
+    n_components : int or "auto", default=1
+        The number of components, m. "auto" takes that of lowest BIC, of 1 to 10: it stops when
+        three in a row were no better. :func:`momentmix.select` shows the others too.
+    covariance_type : {"full", "tied", "diag", "spherical", "auto"}, default="full"
         The shapes that components may have. "full": each its own ellipsoid. "tied": one ellipsoid
         for all. "diag": each its own ellipsoid along the axes, so that features do not correlate
-        within a component. "spherical": each its own ball.
+        within a component. "spherical": each its own ball. "auto": the one of lowest BIC.
     order : int or "auto", default="auto"
         For fits of moments: moments of orders 1 to ``order`` are matched. "auto" is the smallest
         order that determines the parameters well, and at least 4 for full and tied covariances
@@ -137,6 +142,10 @@ class MomentMixture(TrustedEstimator):
         Their inverses, in the same shape.
     precisions_cholesky_ : ndarray
         The Cholesky factors of the inverses, as in scikit-learn.
+    n_components_ : int
+        The number of components, also where "auto" has found it.
+    covariance_type_ : str
+        The covariance type, also where "auto" has found it.
     mixture_ : Mixture
         The fitted mixture, to save, load, condition and draw.
     converged_ : bool
@@ -168,7 +177,7 @@ class MomentMixture(TrustedEstimator):
     See Also
     --------
     KnownCovarianceMixture : Components that differ only in their means, under known noise.
-    selection.choose_components : Chooses the number of components.
+    select : Compares numbers of components and covariance types.
     sklearn.mixture.GaussianMixture : The class that this one replaces.
 
     Notes
@@ -202,11 +211,13 @@ class MomentMixture(TrustedEstimator):
     True
     """
 
+    _solved = (*SOLVED, "n_components_", "covariance_type_")
+
     def __init__(
         self,
-        n_components: int = 1,
+        n_components: int | Literal["auto"] = 1,
         *,
-        covariance_type: CovarianceName = "full",
+        covariance_type: CovarianceName | Literal["auto"] = "full",
         order: int | Literal["auto"] = "auto",
         order_weights: ArrayLike | Literal["auto"] = "auto",
         omega: float | None = None,
@@ -233,7 +244,7 @@ class MomentMixture(TrustedEstimator):
         prior: float | Literal["auto", "cv"] | None = "auto",
     ) -> None:
         self.n_components = n_components
-        self.covariance_type = covariance_type
+        self.covariance_type: str = covariance_type
         self.order = order
         self.order_weights = order_weights
         self.omega = omega
@@ -262,8 +273,25 @@ class MomentMixture(TrustedEstimator):
     def _check_settings(self) -> None:
         check_mixture_settings(self)
 
+    @property
+    def _is_auto(self) -> bool:
+        """Whether something is left to the rows."""
+        return "auto" in (self.n_components, self.covariance_type)
+
     def _order(self, sizes: Sizes) -> int:
+        if self._is_auto:
+            refuse_auto(self, "a stream keeps moments; give a number and a type")
         return mixture_order(self, sizes)
+
+    def _solve(self, read: Reader, rows: bool) -> None:
+        if not self._is_auto:
+            return super()._solve(read, rows)
+        if not rows:
+            refuse_auto(self, "moments do not have them; give a number and a type")
+        with thread_limit(self.n_jobs):
+            found = chosen(self, read(), generator(self.random_state))
+            self._conclude(found.problem, found.fit)
+        return None
 
     def _plan(self, sizes: Sizes) -> Plan:
         return plan_mixture(self, sizes, self._previous_solution())
@@ -272,6 +300,8 @@ class MomentMixture(TrustedEstimator):
         return mixture_problem(data, plan)
 
     def _set(self, problem: Problem, fit: Fit) -> None:
+        self.n_components_ = len(fit.parameters.weights)
+        self.covariance_type_ = problem.frame.kind.name
         try:
             super()._set(problem, fit)
         except np.linalg.LinAlgError as error:
@@ -281,4 +311,4 @@ class MomentMixture(TrustedEstimator):
             ) from error
 
     def _n_parameters(self) -> int:
-        return parameter_count(covariance_type(self.covariance_type), *self.means_.shape)
+        return parameter_count(self.mixture_.atoms.covariance.kind, *self.means_.shape)

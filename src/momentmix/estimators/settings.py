@@ -18,8 +18,8 @@ LARGEST_FLOOR = 1e6
 
 def check_mixture_settings(s: MixtureSettings) -> None:
     """Of MomentMixture."""
-    _check_common_settings(s, INITS)
-    one_of("covariance_type", s.covariance_type, COVARIANCE_TYPES)
+    _check_common_settings(s, INITS, "auto")
+    one_of("covariance_type", s.covariance_type, (*COVARIANCE_TYPES, "auto"))
     whole_number("order", s.order, 2, "auto")
     number("reg_covar", s.reg_covar, 0)
     if s.reg_covar > LARGEST_FLOOR:
@@ -46,8 +46,8 @@ def check_known_noise_settings(s: KnownNoiseSettings) -> None:
         raise ValueError(f"covariance must be numbers or 'estimate', got {s.covariance!r}")
 
 
-def _check_common_settings(s: CommonSettings, inits: tuple[str, ...]) -> None:
-    whole_number("n_components", s.n_components, 1)
+def _check_common_settings(s: CommonSettings, inits: tuple[str, ...], *words: str) -> None:
+    whole_number("n_components", s.n_components, 1, *words)
     whole_number("n_init", s.n_init, 1, "auto")
     whole_number("max_iter", s.max_iter, 0)
     number("tol", s.tol, 0)

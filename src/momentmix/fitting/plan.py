@@ -51,7 +51,7 @@ START_ITERATIONS, START_TOL, ESTIMATE_TOL = 30, 3e-5, 1e-9
 class CommonSettings(Protocol):
     """Parameters that every estimator has, as their documentation describes them."""
 
-    n_components: int
+    n_components: int | Literal["auto"]
     order_weights: Literal["auto"] | Sequence[float]
     omega: float | None
     augmentation: Augmentation

@@ -183,6 +183,21 @@ def _of_observed(data: ObservedData, plan: Plan, frame: Frame | None) -> Problem
     return Problem(frame, moments, likelihood, data.count, likelihood.floor)
 
 
+def resized(problem: Problem, data: AtomData | ObservedData, plan: Plan) -> Problem:
+    """The problem of as many components as a plan has: coordinates and rows are the same.
+
+    Only what holds covariances where gaps leave them open depends on the number.
+    """
+    moments, likelihood, frame = problem.moments, problem.likelihood, problem.frame
+    assert isinstance(moments, MixtureMoments)
+    assert isinstance(frame, Frame)
+    if isinstance(data, ObservedData) and likelihood is not None:
+        likelihood = likelihood.with_anchor(_anchor(plan, data.share, data.whole))
+    weights = gaussian_weights(plan.order)
+    moments = _moments(moments.data, frame, plan, weights, moments.floor)
+    return replace(problem, moments=moments, likelihood=likelihood)
+
+
 def _anchor(plan: Plan, share: float, whole: float) -> Anchor | None:
     """What holds covariances if a share of the cells are gaps, and so many rows have none."""
     matrices = 1 if plan.kind.common else plan.m

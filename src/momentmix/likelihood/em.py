@@ -8,6 +8,7 @@ list of components: on small data that costs little more than the steps of one.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from typing import TYPE_CHECKING, Concatenate, NamedTuple, ParamSpec
 
 import numpy as np
@@ -18,6 +19,8 @@ from momentmix.likelihood.density import Sums
 from momentmix.solvers.anderson import Anderson
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from momentmix.likelihood.rows import RowLikelihood
 
 Arguments = ParamSpec("Arguments")
@@ -65,6 +68,12 @@ class Likelihood:
     ) -> None:
         self.kind, self.floor, self.variance = kind, floor, variance
         self.prior, self.count, self.anchor = prior, count, anchor
+
+    def with_anchor(self, anchor: Anchor | None) -> Self:
+        """The same rows, with covariances held otherwise where gaps leave them open."""
+        other = copy(self)
+        other.anchor = anchor
+        return other
 
     @property
     def complete(self) -> bool:

@@ -137,13 +137,13 @@ def _candidates(
     splits = {k: split for k, split in splits.items() if split.gain > 0}
     if not splits:
         return []
-    merged = merge_losses(kind, parameters) - (penalties[:, None] + penalties)
+    losses = merge_losses(kind, parameters) - (penalties[:, None] + penalties)
     dropped -= penalties
     scored: list[Exchange] = []
     for k, split in splits.items():
         others = [i for i in range(m) if i != k]
         scored += [Exchange(split.gain - dropped[i], k, i, i) for i in others]
-        scored += [Exchange(split.gain - merged[i, j], k, i, j) for i, j in combinations(others, 2)]
+        scored += [Exchange(split.gain - losses[i, j], k, i, j) for i, j in combinations(others, 2)]
     scored.sort(key=lambda exchange: (-np.round(exchange.gain, DIGITS), exchange[1:]))
     if likelihood.X.size > SMALL_DATA:  # where a try is dear, scores are good
         scored = [exchange for exchange in scored if exchange.gain > HOPELESS]
@@ -292,15 +292,16 @@ def merge_losses(kind: Kind, parameters: Parameters) -> np.ndarray:
     own = weights * (np.log(np.maximum(weights, 1e-300)) - half_logs)
     losses = np.full((m, m), np.inf)
     for i, j in combinations(range(m), 2):
-        share, _, merged = _merged(kind, parameters, i, j)
-        half_log = kind.of(merged[None], n).half_log_determinants()[0]
+        share, _, one = merged(kind, parameters, i, j)
+        half_log = kind.of(one[None], n).half_log_determinants()[0]
         losses[i, j] = losses[j, i] = own[i] + own[j] - share * (np.log(share) - half_log)
     return losses
 
 
-def _merged(
+def merged(
     kind: Kind, parameters: Parameters, i: int, j: int
 ) -> tuple[float, np.ndarray, np.ndarray]:
+    """Share, mean and covariance of two components together."""
     weights, means, covariances = parameters
     share = float(weights[i] + weights[j])
     a, b = weights[i] / share, weights[j] / share
@@ -316,6 +317,6 @@ def _exchanged(kind: Kind, parameters: Parameters, split: Split, exchange: Excha
     covariances = kind.replaced(parameters.covariances, [k, j], split.covariances)
     weights[[k, j]], means[[k, j]] = weights[k] * split.weights, split.means
     if i != j:
-        weights[i], means[i], merged = _merged(kind, parameters, i, j)
-        covariances = kind.replaced(covariances, [i], merged[None])
+        weights[i], means[i], one = merged(kind, parameters, i, j)
+        covariances = kind.replaced(covariances, [i], one[None])
     return Parameters(weights / weights.sum(), means, covariances)

@@ -20,6 +20,7 @@ from momentmix.plotting.mixtures import (
     plot_pairs,
 )
 from momentmix.plotting.quantiles import plot_projections, plot_quantiles
+from momentmix.plotting.selections import plot_selection
 from momentmix.summary import telling_features
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "plot_projections",
     "plot_quantiles",
     "plot_recovery",
+    "plot_selection",
     "telling_features",
     "text_on",
 ]

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
 
 import numpy as np
 
 from momentmix.report.parts import Cell, Column, Section, decimal_cell, number_cell, table
-from momentmix.selection import Choice, best_choice, why_no_more
+from momentmix.selection import Choice, Criterion, best_choice
 from momentmix.summary import FitSummary, Match, Rival, readable
+
+#: What each criterion does, up to the number that it chooses.
+_DECIDES: dict[Criterion, str] = {
+    "bic": "The Bayesian information criterion (BIC) weighs the likelihood against the number of "
+    "parameters. It is least for",
+    "icl": "The integrated completed likelihood (ICL) is the BIC plus what it costs that rows do "
+    "not surely belong to one component. It is least for",
+    "aic": "Akaike's information criterion (AIC) weighs the likelihood against the number of "
+    "parameters, and charges less for them than the BIC. It is least for",
+    "cv": "Rows that were left out of the fit are most likely for",
+    "blrt": "A bootstrap likelihood ratio test compares each number with one component more. "
+    "At 5 % it no longer rejects",
+}
 
 
 def moments_section(report: FitSummary, picture: str) -> Section | None:
@@ -73,12 +87,26 @@ def choices_section(report: FitSummary, picture: str) -> Section | None:
     choices = report.choices
     if not choices:
         return None
-    best = best_choice(choices)
+    best = best_choice(choices, report.criterion)
     columns: list[Column[Choice]] = [
         ("components", lambda choice: Cell(choice.n_components, f"{choice.n_components}")),
         ("log-likelihood", lambda choice: decimal_cell(choice.log_likelihood)),
+        ("parameters", lambda choice: Cell(choice.n_parameters, f"{choice.n_parameters}")),
         ("BIC", lambda choice: decimal_cell(choice.bic)),
+        ("ICL", lambda choice: decimal_cell(choice.icl)),
+        ("relative entropy", lambda choice: _plain_cell(choice.relative_entropy, 3)),
+        ("smallest class", lambda choice: _plain_cell(choice.smallest, 0)),
     ]
+    which = f"{best.n_components}"
+    if len({choice.covariance_type for choice in choices}) > 1:
+        which += f" with {best.covariance_type} covariances"
+        columns.insert(0, ("covariances", lambda choice: _type_cell(choices, choice)))
+    if report.criterion == "aic":
+        columns.append(("AIC", lambda choice: decimal_cell(choice.aic)))
+    if report.criterion == "cv":
+        columns.append(("rows left out", lambda choice: _plain_cell(choice.cv, 4)))
+    if report.criterion == "blrt":
+        columns.append(("p-value", lambda choice: _plain_cell(choice.p_value, 3)))
     among = ""
     if any(choice.collapsed for choice in choices):
         columns.append(
@@ -86,22 +114,29 @@ def choices_section(report: FitSummary, picture: str) -> Section | None:
         )
         fewest = "no component has" if best.collapsed == 0 else "the fewest components have"
         among = f" among the fits in which {fewest} collapsed onto next to nothing"
-    limit = why_no_more(choices, report.rows or 0)
     return Section(
         "choices",
         "How many components",
-        "<p>The Bayesian information criterion (BIC) weighs the likelihood against the number of "
-        f"parameters. It is least for {best.n_components}{among}. {limit}</p>"
+        f"<p>{_DECIDES[report.criterion]} {which}{among}. {report.limit}</p>"
         + beside(
             table(
                 "Numbers of components",
                 columns,
                 choices,
-                lambda choice: choice.n_components == best.n_components,
+                lambda choice: choice is best,
             ),
             picture,
         ),
     )
+
+
+def _plain_cell(value: float | None, digits: int) -> Cell:
+    return Cell(np.nan, "—") if value is None else Cell(value, f"{value:.{digits}f}")
+
+
+def _type_cell(choices: Sequence[Choice], choice: Choice) -> Cell:
+    types = list(dict.fromkeys(one.covariance_type for one in choices))
+    return Cell(types.index(choice.covariance_type), escape(choice.covariance_type))
 
 
 def rivals_section(report: FitSummary) -> Section | None:

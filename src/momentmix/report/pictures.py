@@ -19,7 +19,7 @@ except ImportError as error:
 from momentmix import plotting
 from momentmix.distributions.mixture import Mixture
 from momentmix.report.parts import wide
-from momentmix.selection import best_choice
+from momentmix.selection import Selection
 from momentmix.summary import FitSummary
 
 #: Stands for the colour of text until the page decides, by light or dark.
@@ -105,14 +105,9 @@ def _quantiles(mixture: Mixture, X: np.ndarray) -> str:
 
 def _choices(report: FitSummary) -> str:
     figure = _figure(4.5, 2.7)
-    ax = figure.subplots()
-    numbers = [choice.n_components for choice in report.choices]
-    ax.plot(numbers, [choice.bic for choice in report.choices], "o-", color=plotting.COLOURS[0])
-    best = best_choice(report.choices)
-    ax.plot(best.n_components, best.bic, "o", markersize=13, markeredgewidth=1.8, fillstyle="none",
-            color=plotting.COLOURS[1])  # fmt: skip
-    ax.set(xlabel="components", ylabel="BIC", xticks=numbers)
-    return _html(figure, "The lower the better; the ring is around the best.", "choices")
+    plotting.plot_selection(Selection(report.choices, report.criterion), ax=figure.subplots())
+    better = "higher" if report.criterion == "cv" else "lower"
+    return _html(figure, f"The {better} the better; the ring is around the best.", "choices")
 
 
 def _figure(width: float, height: float) -> Figure:

@@ -17,7 +17,7 @@ from momentmix.distributions.samples import Samples
 from momentmix.goodness import Distribution, Match, MomentTest, moment_match
 from momentmix.matching.identifiability import parameter_count
 from momentmix.observed import noise_of_errors
-from momentmix.selection import Choice, why_no_more
+from momentmix.selection import Choice, Criterion, why_no_more
 from momentmix.summary.certainty import Certainty, certainty_of
 from momentmix.summary.columns import ColumnSummary, column_summaries
 from momentmix.summary.component import names_of
@@ -71,6 +71,8 @@ class FitSummary:
         Standard errors of the values in the rows, which the mixture leaves out.
     estimator : estimator, optional
         The one that was fitted, which knows how sure it is.
+    criterion : {"bic", "icl", "aic", "cv", "blrt"}
+        What the choices were compared by.
     """
 
     mixture: Mixture
@@ -85,6 +87,7 @@ class FitSummary:
     origin: Origin | None = None
     errors: np.ndarray | None = None
     estimator: TrustedEstimator | None = None
+    criterion: Criterion = "bic"
 
     @classmethod
     def from_estimator(
@@ -203,12 +206,17 @@ class FitSummary:
         found = column_summaries(self.X, names_of(self.mixture), origin.gaps, origin.rows_read)
         return with_costs(found, self.mixture, self.X, self.errors)
 
+    @property
+    def limit(self) -> str:
+        """A sentence where the best number is the largest that was tried; else nothing."""
+        return why_no_more(self.choices, self.rows or 0, self.criterion)
+
     @cached_property
     def remarks(self) -> list[str]:
         found = list(self.notes)
         if len(self.collapsed) and not any("BIC" in note for note in self.notes):
             found.append(collapse_remark(self.collapsed))
-        if self.choices and (limit := why_no_more(self.choices, self.rows or 0)):
+        if self.choices and (limit := self.limit):
             found.append(limit)
         if self.errors is not None and (large := errors_remark(self.columns)):
             found.append(large)

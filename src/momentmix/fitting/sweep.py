@@ -1,0 +1,254 @@
+"""Fits of one covariance type with 1, 2, 3 and more components, which share all their work.
+
+The coordinates, the rows in them and their likelihood do not depend on the number of components,
+so there is one problem. Its solutions are found from each other (likelihood/sweep.py), on a sample
+of large data; those that may be chosen are climbed to the top on all rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+
+import numpy as np
+
+from momentmix.covariance import Kind
+from momentmix.data.observed import ObservedData
+from momentmix.data.parameters import by_weight
+from momentmix.data.sources import AtomData
+from momentmix.fitting.plan import Plan
+from momentmix.fitting.problem import Problem, mixture_problem, resized
+from momentmix.fitting.solve import solve
+from momentmix.likelihood.em import EMResult
+from momentmix.likelihood.rows import RowLikelihood
+from momentmix.likelihood.sweep import Sweep
+from momentmix.matching.fit import Fit
+from momentmix.matching.identifiability import is_enough, parameter_count
+from momentmix.support.parallel import single_threaded_blas
+from momentmix.support.progress import Progress
+
+#: Numbers on either side of the best that are settled, and climbed to the top.
+NEAR = 1
+
+
+def can_sweep(plan: Plan) -> bool:
+    """Whether a plan leaves open where EM starts, on rows in memory."""
+    return plan.search == "plain" and plan.start is None and plan.max_iter > 0
+
+
+def determined(m: int, rows: float, n: int, kind: Kind, order: int | str) -> bool:
+    """Whether so many rows are enough for m components, and moments of a given order."""
+    if m > 1 and (m > rows or kind.too_few(np.array([rows / m]), n)[0]):
+        return False
+    return m == 1 or isinstance(order, str) or is_enough(kind, m, n, order)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A fit in the coordinates of its problem, with what it was planned by."""
+
+    problem: Problem
+    plan: Plan
+    fit: Fit
+
+    @cached_property
+    def collapsed(self) -> int:
+        """How many components rest on next to nothing."""
+        collapse = self.problem.collapse(self.fit)
+        return 0 if collapse is None else int(np.sum(collapse.flat | collapse.thin))
+
+    def penalised(self, price: float) -> float:
+        """-2 log-likelihood of all rows, plus so much for each parameter; lower is better.
+
+        Rows count as often as they weigh. The BIC has the logarithm of their number as its price.
+        """
+        likelihood, plan = self.problem.likelihood, self.plan
+        assert likelihood is not None
+        value = self.fit.log_likelihood - self.problem.frame.log_volume
+        parameters = parameter_count(plan.kind, plan.m, plan.n)
+        return -2 * likelihood.count * value + price * parameters
+
+    @property
+    def bic(self) -> float:
+        assert self.problem.likelihood is not None
+        return self.penalised(float(np.log(self.problem.likelihood.count)))
+
+
+def best_of(found: Sequence[Found]) -> Found:
+    """The lowest BIC among fits with the fewest components that rest on next to nothing."""
+    return min(found, key=lambda one: (one.collapsed, one.bic))
+
+
+def sweep(
+    data: AtomData | ObservedData,
+    plan_of: Callable[[int], Plan],
+    numbers: Sequence[int],
+    rng: np.random.Generator,
+    *,
+    patience: int | None = None,
+    price: float | None = None,
+    order: int | str = "auto",
+    callback: Callable[[Found], None] = lambda found: None,
+) -> list[Found]:
+    """Fits of some numbers of components, as far as rows are enough; after Ctrl-C of fewer.
+
+    The first number is fitted however few the rows are.
+
+    Parameters
+    ----------
+    data : AtomData or ObservedData
+        Rows in memory.
+    plan_of : callable
+        The plan of a number of components; ``can_sweep`` of each.
+    numbers : sequence of int
+        The numbers that are asked for, in rising order.
+    rng : Generator
+    patience : int, optional
+        So many numbers in a row that do not better the best are enough.
+    price : float, optional
+        What a parameter costs in the criterion by which numbers are compared (``penalised``). Only
+        those near the best are settled then; without it, all are.
+    order : int or "auto"
+        That of moments which have to determine the parameters, if any.
+    callback : callable
+        Is given each rough fit when it is first known.
+    """
+    plan = plan_of(1)
+    with Progress(plan.verbose, numbers[-1], plan.kind.name) as progress, single_threaded_blas():
+        fits = _Fits(data, plan_of, rng, price, progress)
+        most = numbers[0]  # which is asked for, whether or not rows are enough
+        while most < numbers[-1] and determined(most + 1, data.count, plan.n, plan.kind, order):
+            most += 1
+        fits.grow(most, patience, callback)
+        fits.settle()
+        fits.climb(numbers)
+    return fits.of(numbers)
+
+
+class _Fits:
+    """The fits of one sweep, by their number of components."""
+
+    def __init__(
+        self,
+        data: AtomData | ObservedData,
+        plan_of: Callable[[int], Plan],
+        rng: np.random.Generator,
+        price: float | None,
+        progress: Progress,
+    ) -> None:
+        self.data, self.plan_of, self.guided = data, cache(plan_of), price is not None
+        self.price = float(np.log(data.count)) if price is None else price
+        plan = self.plan_of(1)
+        self.problem = mixture_problem(data, plan)
+        assert isinstance(self.problem.likelihood, RowLikelihood)
+        self.whole = self.problem.likelihood
+        self.sample = replace(self.problem, likelihood=self.whole.sample(rng))
+        self._likelihoods: dict[int, RowLikelihood] = {}
+        self.search = Sweep(self._rough, rng, plan.tol, plan.max_iter, progress.start)
+        self.ends: dict[int, EMResult] = {}  # what was climbed to the top
+        self._made: dict[int, tuple[EMResult, Found]] = {}
+
+    def _rough(self, m: int) -> RowLikelihood:
+        """The likelihood that is looked at on the way."""
+        if m not in self._likelihoods:
+            likelihood = resized(self.sample, self.data, self.plan_of(m)).likelihood
+            assert isinstance(likelihood, RowLikelihood)
+            self._likelihoods[m] = likelihood
+        return self._likelihoods[m]
+
+    def __getitem__(self, m: int) -> Found:
+        result = self.ends.get(m, self.search.found[m])
+        if m not in self._made or self._made[m][0] is not result:
+            plan = self.plan_of(m)
+            fit = _fit(plan, result, self.search.n_iter)
+            found = Found(resized(self.problem, self.data, plan), plan, fit)
+            self._made[m] = result, found
+        return self._made[m][1]
+
+    def _best(self) -> int:
+        """The number that is best by the criterion, as far as is known."""
+        known = [self[m] for m in self.search.found]
+        return min(known, key=lambda one: (one.collapsed, one.penalised(self.price))).plan.m
+
+    def _near(self) -> list[int]:
+        """The numbers that may still be chosen: those near the best."""
+        known, best = self.search.found, self._best()
+        return [m for m in known if abs(m - best) <= NEAR or not self.guided]
+
+    def grow(self, most: int, patience: int | None, callback: Callable[[Found], None]) -> None:
+        """From one component to ``most``, or until so many in a row have not been the best."""
+        search = self.search
+        for m in range(1, most + 1):
+            search.grow()
+            if search.interrupted:
+                break
+            callback(self[m])
+            if patience is not None and m - self._best() >= patience:
+                search.settle(self._near())
+                if m - self._best() >= patience:
+                    break
+        if not search.found:
+            raise KeyboardInterrupt
+
+    def settle(self) -> None:
+        """Up and down near the best, until another is not the best."""
+        before = -1
+        while before != (before := self._best()) and not self.search.interrupted:
+            self.search.settle(self._near())
+
+    def climb(self, numbers: Sequence[int]) -> None:
+        """All rows, and to the top those numbers that may be chosen."""
+        search, near, tol = self.search, self._near(), self.plan_of(1).tol
+        for m in numbers:
+            close = m in near and tol < search.rough
+            if m not in search.found or not (close or self.sample.likelihood is not self.whole):
+                continue
+            if search.interrupted:
+                break
+            likelihood = self[m].problem.likelihood
+            assert likelihood is not None
+            start, most = search.found[m].parameters, search.max_iter
+            try:
+                top = likelihood.fit(start, tol=tol if close else search.rough, max_iter=most)
+            except KeyboardInterrupt:
+                search.interrupted = True
+                break
+            self.ends[m], search.interrupted = top, top.interrupted
+
+    def of(self, numbers: Sequence[int]) -> list[Found]:
+        """The fits of some numbers, or of the largest there is; the last says if Ctrl-C came."""
+        known = self.search.found
+        found = [self[m] for m in numbers if m in known] or [self[max(known)]]
+        if self.search.interrupted:
+            found[-1] = replace(found[-1], fit=replace(found[-1].fit, interrupted=True))
+        return found
+
+
+def searched(found: Found, rng: np.random.Generator) -> Found:
+    """The better of a fit and what the ordinary search finds, which begins with that fit."""
+    fit = solve(found.problem, found.plan, rng, known=(found.fit.parameters,))
+    rival = replace(found, fit=fit)
+    if found.plan.cross_validated and not fit.interrupted:  # by another prior
+        return rival
+    ours, theirs = (
+        (-one.collapsed, one.fit.log_posterior + least)
+        for one, least in ((found, 0.0), (rival, found.plan.tol))
+    )
+    if theirs >= ours:
+        return rival
+    return replace(found, fit=replace(found.fit, interrupted=fit.interrupted))
+
+
+def _fit(plan: Plan, result: EMResult, n_passes: int) -> Fit:
+    return Fit(
+        by_weight(plan.kind, result.parameters) if plan.by_weight else result.parameters,
+        log_likelihood=result.log_likelihood,
+        log_posterior=result.log_posterior,
+        n_iter=result.n_iter,
+        n_passes=n_passes,
+        converged=result.converged,
+        interrupted=result.interrupted,
+        log_likelihoods=(result.log_likelihood,),
+        prior_strength=0.0 if plan.prior is None else plan.prior.strength,
+    )

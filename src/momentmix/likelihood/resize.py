@@ -1,0 +1,120 @@
+"""One component more, or one less: mixtures near a solution, from which EM goes on.
+
+The gain of a split and the losses of a merge are those of moves.py. There a split has to pay for a
+merge; here it does not.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+
+from momentmix.covariance import Kind
+from momentmix.data.content import DIGITS
+from momentmix.data.parameters import Parameters
+from momentmix.likelihood.moves import drop_losses, merge_losses, merged, principal_axes
+from momentmix.likelihood.rows import RowLikelihood
+
+#: Axes along which a component is cut, and rows that it takes.
+AXES, LEAST_ROWS = 3, 8
+
+
+def grown(
+    likelihood: RowLikelihood, parameters: Parameters, rng: np.random.Generator
+) -> list[Parameters]:
+    """Mixtures with one component cut in two; what should gain most comes first.
+
+    Rows are cut through the mean of their component, along each of a few axes. A Gaussian that is
+    cut so loses 0.19 nats a row as a classification, and what falls into two clusters gains, so the
+    cuts can be compared before EM has taken a step.
+    """
+    kind, X, m = likelihood.kind, likelihood.X, len(parameters.weights)
+    R, _ = likelihood.responsibilities(parameters)
+    along = np.zeros((AXES, *R.shape))
+    for k in range(m):
+        own = np.flatnonzero(R[:, k] > 0.5)
+        weights = likelihood.weights[own] * R[own, k]
+        if len(own) >= LEAST_ROWS and (share := float(weights.sum())) > 0:
+            weights = weights / share
+            centre = weights @ X[own]
+            axes = principal_axes(X[own] - centre, weights, kind.by_feature, rng)
+            along[:, :, k] = ((X - centre) @ axes.T).T
+    cuts: list[tuple[float, int, Parameters]] = []
+    for one in along:
+        above = one > 10.0**-DIGITS * np.abs(one).max(axis=0)
+        halves = likelihood.from_responsibilities(np.hstack([R * above, R * ~above]))
+        for k, gain in enumerate(_cut_gains(kind, parameters, halves)):
+            if np.isfinite(gain):
+                cuts.append((gain, k, _divided(kind, parameters, k, halves)))
+    cuts.sort(key=lambda cut: (-np.round(cut[0], DIGITS), cut[1]))
+    return [cut for _, _, cut in cuts]
+
+
+def _cut_gains(kind: Kind, parameters: Parameters, halves: Parameters) -> np.ndarray:
+    """What each cut gains as a classification, in mean log-likelihood; (m,), -∞ for none."""
+    m, n = parameters.means.shape
+
+    def own(part: Parameters) -> np.ndarray:
+        shares = np.maximum(part.weights, 1e-300)
+        return shares * (np.log(shares) - kind.of(part.covariances, n).half_log_determinants())
+
+    parts = own(halves)
+    gains = parts[:m] + parts[m:] - own(parameters)
+    return np.where(np.minimum(halves.weights[:m], halves.weights[m:]) > 0, gains, -np.inf)
+
+
+def shrunk(likelihood: RowLikelihood, parameters: Parameters) -> list[Parameters]:
+    """Mixtures with two components merged, or one left out; what should lose least comes first."""
+    kind, m = likelihood.kind, len(parameters.weights)
+    log_joint = likelihood.log_joint(parameters)
+    dropped = drop_losses(log_joint, likelihood.weights, parameters.weights)
+    losses = _common_losses(kind, parameters) if kind.common else merge_losses(kind, parameters)
+    scored = [(float(dropped[i]), i, i) for i in range(m)]
+    scored += [(float(losses[i, j]), i, j) for i, j in combinations(range(m), 2)]
+    scored.sort(key=lambda one: (np.round(one[0], DIGITS), one[1:]))
+    return [_united(kind, parameters, i, j) for _, i, j in scored]
+
+
+def _divided(kind: Kind, parameters: Parameters, k: int, halves: Parameters) -> Parameters:
+    """Component k in two, the halves k and m + k, at places k and m."""
+    weights, means, covariances = parameters
+    m = len(weights)
+    places, two = np.append(np.arange(m), k), np.array([k, m + k])
+    weights, means = weights[places], means[places]
+    weights[[k, m]], means[[k, m]] = halves.weights[two], halves.means[two]
+    fresh = kind.taken(halves.covariances, two)
+    widths = kind.replaced(kind.taken(covariances, places), [k, m], fresh)
+    return Parameters(weights / weights.sum(), means, widths)
+
+
+def _united(kind: Kind, parameters: Parameters, i: int, j: int) -> Parameters:
+    """Components i and j in place i, or i = j left out."""
+    weights, means, covariances = (part.copy() for part in parameters)
+    if i != j and kind.common:
+        share = weights[i] + weights[j]
+        means[i] = (weights[i] * means[i] + weights[j] * means[j]) / share
+        weights[i] = share
+    elif i != j:
+        weights[i], means[i], one = merged(kind, parameters, i, j)
+        covariances = kind.replaced(covariances, [i], one[None])
+    kept = np.delete(np.arange(len(weights)), j)
+    weights = weights[kept] / weights[kept].sum()
+    return Parameters(weights, means[kept], kind.taken(covariances, kept))
+
+
+def _common_losses(kind: Kind, parameters: Parameters) -> np.ndarray:
+    """What merging each pair costs if they do not overlap and share a covariance; (m, m).
+
+    To first order, d² being the squared distance of the means in units of the covariance: half of
+    λ_i λ_j d² / (λ_i + λ_j), and what the components' own shares say.
+    """
+    weights, means, covariances = parameters
+    squares, _ = kind.whitened_squares(covariances, means[None] - means[:, None])
+    share = weights[:, None] + weights
+    own = weights * np.log(np.maximum(weights, 1e-300))
+    return np.asarray(
+        np.outer(weights, weights) / share * squares / 2
+        + (own[:, None] + own)
+        - share * np.log(np.maximum(share, 1e-300))
+    )

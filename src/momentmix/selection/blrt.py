@@ -1,0 +1,283 @@
+"""The bootstrap likelihood ratio test: are m components enough, or are there m + 1?
+
+The distribution of the likelihood ratio of m against m + 1 components is not known, because under
+the null hypothesis a component has no weight or two are the same. McLachlan (1987) draws it: data
+sets from the fitted mixture of m components, each fitted with m and m + 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from momentmix.covariance import CovarianceName
+from momentmix.data.observed import ObservedData
+from momentmix.data.parameters import Parameters
+from momentmix.data.sources import AtomData
+from momentmix.distributions.mixture import Mixture
+from momentmix.estimators.auto import plan_of, sweeps
+from momentmix.estimators.moment_mixture import MomentMixture
+from momentmix.estimators.rows import Table
+from momentmix.fitting.plan import Plan
+from momentmix.fitting.problem import Problem, mixture_problem, resized
+from momentmix.fitting.solve import solve
+from momentmix.fitting.sweep import Found
+from momentmix.likelihood.em import EMResult
+from momentmix.likelihood.resize import grown
+from momentmix.likelihood.rows import RowLikelihood
+from momentmix.observed import ObservedRows
+from momentmix.support.array import to_numpy
+from momentmix.support.checks import generator, whole_number
+from momentmix.support.parallel import (
+    parallel_map,
+    single_threaded_blas,
+    thread_limit,
+    worker_count,
+)
+from momentmix.support.progress import Progress
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+#: Cuts of the smaller fit from which EM finds the larger one, and the steps that each takes first.
+TRIES, FIRST_STEPS = 3, 6
+#: How far EM climbs with m and with m + 1 components, on the data as in every replicate. The first
+#: has to end where the fit of the data did, or replicates would gain what their null hypothesis has
+#: left.
+NULL_TOL, TOL, STEPS = 2e-5, 1e-4, 60
+#: How likely the decision may differ from that of ever so many replicates; and the replicates after
+#: which half of this is spent.
+RISK, HALF_SPENT = 1e-3, 50
+#: Replicates that are made side by side before the decision is looked at again.
+BATCH = 8
+
+
+class BLRT(NamedTuple):
+    """What a bootstrap likelihood ratio test has found."""
+
+    n_components: int  # m, which is tested against m + 1
+    statistic: float  # twice the gain in log-likelihood, less the penalty of the prior
+    p_value: float  # (1 + exceedances) / (1 + n_boot)
+    rejected: bool  # whether m components are too few, at the level of the test
+    n_boot: int  # replicates that it took
+    exceedances: int  # replicates whose statistic is at least that of the data
+    interrupted: bool  # whether Ctrl-C ended the test before it had decided
+
+
+def blrt(
+    X: Table,
+    n_components: int,
+    *,
+    covariance_type: CovarianceName = "full",
+    level: float = 0.05,
+    n_boot: int = 999,
+    sample_weight: ArrayLike | None = None,
+    noise_covariance: ArrayLike | None = None,
+    random_state: object = None,
+    verbose: int = 0,
+    **settings: Any,
+) -> BLRT:
+    """Test m components against m + 1 by a parametric bootstrap.
+
+    The larger fit is grown from the smaller one, on the data as in each replicate. Replicates end
+    as soon as the decision is certain: a clear one takes some 20 to 150 of them.
+
+    Parameters
+    ----------
+    X : array of shape (p, n)
+        The rows. NaN is a gap, and replicates have the same gaps.
+    n_components : int
+        The smaller number of components, m.
+    covariance_type : {"full", "tied", "diag", "spherical"}, default="full"
+        The shapes that components may have.
+    level : float, default=0.05
+        That of the test: how often m components are rejected where they are right.
+    n_boot : int, default=999
+        The most replicates.
+    sample_weight : array of shape (p,), optional
+        How many times each row counts; a replicate has as many rows as the weights sum to.
+    noise_covariance : scalar or array, optional
+        The covariance of known errors in the rows, which replicates have too.
+    random_state : int, RandomState or None, default=None
+        The seed of the replicates and of the fit.
+    verbose : int, default=0
+        1 shows a progress bar.
+    **settings
+        Those of MomentMixture.
+
+    Returns
+    -------
+    BLRT
+        A named tuple with ``p_value``, ``rejected``, ``statistic`` and ``n_boot``.
+
+    References
+    ----------
+    .. [1] G. J. McLachlan, "On Bootstrapping the Likelihood Ratio Test Statistic for the Number of
+       Components in a Normal Mixture", Applied Statistics, 36, 1987.
+    .. [2] A. Gandy, "Sequential Implementation of Monte Carlo Tests with Uniformly Bounded
+       Resampling Risk", Journal of the American Statistical Association, 104, 2009.
+
+    Examples
+    --------
+    >>> from momentmix import Mixture
+    >>> from momentmix.selection import blrt
+    >>> truth = Mixture([0.5, 0.5], [[0, 0], [4, 0]], [1.0, 1.0], "spherical")
+    >>> X, _ = truth.sample(300, random_state=0)
+    >>> [blrt(X, m, covariance_type="spherical", random_state=0).rejected for m in (1, 2)]
+    [True, False]
+    """
+    whole_number("n_components", n_components, 1)
+    if not 0 < level < 1:
+        raise ValueError(f"level must lie between 0 and 1, got {level!r}")
+    if n_boot < 1 / level - 1:
+        raise ValueError(
+            f"n_boot={n_boot} replicates cannot reject at level={level:g}; it takes at least "
+            f"{int(np.ceil(1 / level - 1))}"
+        )
+    estimator = MomentMixture(
+        n_components,
+        covariance_type=covariance_type,
+        random_state=random_state,
+        verbose=verbose,
+        **settings,
+    )
+    estimator._check_settings()
+    data = estimator._data(X, sample_weight, noise_covariance)
+    if not isinstance(data, AtomData | ObservedData) or not sweeps(estimator, data):
+        raise ValueError(
+            "the test needs rows in memory and fits by EM; leave polish, init, the starts and "
+            "max_iter at their defaults"
+        )
+    rng = generator(random_state)
+    with thread_limit(estimator.n_jobs):
+        plan = plan_of(estimator, data, covariance_type, n_components)
+        problem = mixture_problem(data, plan)
+        found = Found(problem, plan, solve(problem, plan, rng))
+        return blrt_of(estimator, found, data, rng, level=level, n_boot=n_boot)
+
+
+def blrt_of(
+    estimator: MomentMixture,
+    found: Found,
+    data: AtomData | ObservedData,
+    rng: np.random.Generator,
+    *,
+    level: float,
+    n_boot: int = 999,
+) -> BLRT:
+    """The test of a fit that is there already."""
+    m, kind = found.plan.m, found.plan.kind
+    fitted = found.problem.frame.back(found.fit.parameters)
+    null = Mixture(*fitted, kind.name)
+    plans = plan_of(estimator, data, kind.name, m), plan_of(estimator, data, kind.name, m + 1)
+
+    def replicate(seed: int) -> float:
+        own = np.random.default_rng(seed)
+        drawn = _replicate(data, null, own)
+        problem = mixture_problem(drawn, plans[0])
+        return _statistic(problem, drawn, plans, problem.frame.forward(fitted), own)
+
+    exceedances = made = 0
+    interrupted, decision = False, None
+    bounds = stopping_bounds(level, n_boot)
+    observed = _statistic(found.problem, data, plans, found.fit.parameters, rng)
+    try:
+        with Progress(found.plan.verbose, n_boot, "replicates") as progress, single_threaded_blas():
+            while decision is None:
+                seeds = [int(seed) for seed in rng.integers(2**63, size=BATCH)]
+                workers = worker_count(np)
+                for value in parallel_map(replicate, seeds, workers):
+                    made += 1
+                    exceedances += value >= observed
+                    progress.iteration(1, value)
+                    low, high = next(bounds)
+                    if exceedances <= low or exceedances >= high:
+                        decision = exceedances <= low
+                        break
+    except KeyboardInterrupt:
+        interrupted = True
+    p_value = (1 + exceedances) / (1 + made)
+    rejected = p_value <= level if decision is None else decision
+    return BLRT(m, observed, p_value, bool(rejected), made, int(exceedances), interrupted)
+
+
+def stopping_bounds(level: float, n_boot: int) -> Iterator[tuple[int, int]]:
+    """After each replicate, the exceedances up to which to reject, and from which not to.
+
+    They are those of Gandy (2009): where the p-value is the level itself, each is reached wrongly
+    with a probability that stays below what may be spent up to then, RISK in all. At the end, and
+    as soon as the rest cannot change it, (1 + exceedances) / (1 + n_boot) decides.
+    """
+    allowed = int(np.floor(level * (n_boot + 1) + 1e-9)) - 1  # exceedances up to which p ≤ level
+    alive = np.ones(1)  # probabilities of 0, 1, … exceedances while nothing is decided
+    low, wrong_low, wrong_high = -1, 0.0, 0.0
+    offset = 0  # exceedances that the first entry of ``alive`` stands for
+    for n in range(1, n_boot + 1):
+        alive = (1 - level) * np.append(alive, 0) + level * np.append(0, alive)
+        spent = RISK * n / (n + HALF_SPENT)
+        low, high = offset - 1, offset + len(alive)
+        below, above = np.cumsum(alive), np.cumsum(alive[::-1])
+        few = int(np.searchsorted(below, spent - wrong_low, side="right"))
+        many = int(np.searchsorted(above, spent - wrong_high, side="right"))
+        if few:
+            low, wrong_low = low + few, wrong_low + float(below[few - 1])
+        if many:
+            high, wrong_high = high - many, wrong_high + float(above[many - 1])
+        alive = alive[few : len(alive) - many]
+        offset += few
+        yield max(low, allowed - (n_boot - n)), min(high, allowed + 1)
+
+
+def _statistic(
+    problem: Problem,
+    data: AtomData | ObservedData,
+    plans: tuple[Plan, Plan],
+    start: Parameters,
+    rng: np.random.Generator,
+) -> float:
+    """Twice what one component more gains, if it is found by cutting one in two."""
+    smaller, larger = (resized(problem, data, plan).likelihood for plan in plans)
+    assert isinstance(smaller, RowLikelihood)
+    assert isinstance(larger, RowLikelihood)
+    null = _climbed(smaller, start, NULL_TOL)
+    cuts = grown(larger, null.parameters, rng)[:TRIES]
+    if not cuts:
+        return 0.0
+    trials = larger.look_at(cuts, FIRST_STEPS)
+    best = max(trials, key=lambda trial: trial.log_posterior)
+    full = _climbed(larger, best.parameters, TOL)
+    return 2 * smaller.count * (full.log_posterior - null.log_posterior)
+
+
+def _climbed(likelihood: RowLikelihood, start: Parameters, tol: float) -> EMResult:
+    result = likelihood.fit(start, tol=tol, max_iter=STEPS)
+    if result.interrupted:
+        raise KeyboardInterrupt
+    return result
+
+
+def _replicate(
+    data: AtomData | ObservedData, null: Mixture, rng: np.random.Generator
+) -> AtomData | ObservedData:
+    """As many rows of a mixture as there are, with the same gaps and errors as the data have."""
+    if isinstance(data, AtomData):
+        p = max(2, round(data.count))
+        return AtomData.of_rows(to_numpy(null.sample(p, rng)[0]), None, float(p))
+    counts = np.maximum(np.round(data.count * data.shares), 1).astype(int)
+    table = data.table.take(np.repeat(np.arange(len(data.table)), counts))
+    X = to_numpy(null.sample(len(table), rng)[0])
+    if table.noise is not None:
+        X = X + _errors(to_numpy(table.noise.matrices()), len(X), rng)
+    X = np.where(table.seen, X, np.nan)
+    return ObservedData(ObservedRows(X, table.noise), None, float(len(X)))
+
+
+def _errors(matrices: np.ndarray, p: int, rng: np.random.Generator) -> np.ndarray:
+    """Gaussian errors with the covariance of each row, or of all, which may be singular; (p, n)."""
+    values, vectors = np.linalg.eigh(matrices)
+    roots = vectors * np.sqrt(np.maximum(values, 0))[..., None, :]
+    drawn = rng.normal(size=(p, matrices.shape[-1]))
+    return np.asarray(np.einsum("...ij,...j->...i", np.broadcast_to(roots, (p, *roots.shape[1:])),
+                                drawn))  # fmt: skip
