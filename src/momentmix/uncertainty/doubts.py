@@ -11,7 +11,7 @@ from momentmix.uncertainty.asymptotic import Errors
 #: An error that moves components by more than this share of their own width is too large for the
 #: likelihood to be quadratic that far: below, 95 % intervals hold what they say, and above they do
 #: not (experiments/coverage.py).
-FAR = 0.4
+FAR = 0.3
 #: Share in such an error from which a component takes part in it.
 TAKES_PART = 0.1
 
