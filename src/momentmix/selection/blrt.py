@@ -72,7 +72,7 @@ def blrt(
     *,
     covariance_type: CovarianceName = "full",
     level: float = 0.05,
-    n_boot: int = 999,
+    n_boot: int = 199,
     sample_weight: ArrayLike | None = None,
     noise_covariance: ArrayLike | None = None,
     random_state: object = None,
@@ -94,7 +94,7 @@ def blrt(
         The shapes that components may have.
     level : float, default=0.05
         That of the test: how often m components are rejected where they are right.
-    n_boot : int, default=999
+    n_boot : int, default=199
         The most replicates.
     sample_weight : array of shape (p,), optional
         How many times each row counts; a replicate has as many rows as the weights sum to.
@@ -165,7 +165,7 @@ def blrt_of(
     rng: np.random.Generator,
     *,
     level: float,
-    n_boot: int = 999,
+    n_boot: int = 199,
 ) -> BLRT:
     """The test of a fit that is there already."""
     m, kind = found.plan.m, found.plan.kind
