@@ -384,7 +384,7 @@ def _tests(decisions: list[dict[str, str]], costs: list[dict[str, str]]) -> str:
             f"| {name} | {len(some)} | {100 * rejected.mean():.1f} % | {made.mean():.0f} | "
             f"{seconds.mean():.2f} |"
         )
-    lines += ["", "Cost of 3 against 4 components on 1,000 × 4, at most 999 replicates, in default "
+    lines += ["", "Cost of 3 against 4 components on 1,000 × 4, at most 199 replicates, in default "
               "fits of 3:", "", "| true number | default fits | replicates | rejected |",
               "| --- | --- | --- | --- |"]  # fmt: skip
     for true in dict.fromkeys(row["true"] for row in costs):

@@ -21,7 +21,7 @@ import pyarrow.parquet
 import pytest
 from typer.testing import CliRunner
 
-from momentmix import Mixture, MomentTensors, Samples, compare, moment_test
+from momentmix import Mixture, MomentMixture, MomentTensors, Samples, compare, moment_test
 from momentmix.cli import app
 from momentmix.summary import moment_match
 
@@ -98,6 +98,18 @@ def test_fit_says_all_of_it_as_json(folder):
                                [m.distance for m in matches], atol=1e-9)  # fmt: skip
     assert facts["converged"] is True
     assert facts["remarks"] == []
+    settings = {"covariance_type": "diag", "prior": None, "random_state": 0}
+    gm = MomentMixture(2, means_init=mixture["means"], **settings).fit(X)
+    for name, part in gm.standard_errors(X)._asdict().items():
+        np.testing.assert_allclose(facts["uncertainty"]["standard_errors"][name], part, rtol=1e-2)
+    assert facts["uncertainty"]["doubt"] == ""
+    low, high = (facts["uncertainty"]["interval_95"][end]["weights"][0] for end in ("low", "high"))
+    assert low < mixture["weights"][0] < high
+    classification = facts["classification"]
+    assert classification["uncertainty"] == pytest.approx(
+        1 - gm.predict_proba(X).max(axis=1).mean(), rel=0.05
+    )
+    assert sum(classification["rows_of_components"]) == 600
 
 
 def test_report_from_one_command(folder):

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from browser import Page, chromium
-from momentmix import Mixture, MomentTensors
+from momentmix import Mixture, MomentMixture, MomentTensors
 from momentmix.report import page, write_report
 from momentmix.report.fits import choices_section
 from momentmix.selection import choose_components
@@ -236,6 +236,21 @@ def test_nothing_is_said_of_what_is_not_known(reports):
     assert "Left out" not in text
     assert "gaps" not in text
     assert "How surely" not in reports["moments"].read_text(encoding="utf-8")
+
+
+def test_parameters_have_their_standard_errors(tmp_path):
+    """And a doubt is told where components overlap too much."""
+    rng = np.random.default_rng(0)
+    apart = np.vstack([rng.normal(0, 1, (150, 2)), rng.normal(8, 1, (50, 2))])
+    near = rng.normal(0, 1, (120, 2))
+    for name, X in (("apart", apart), ("near", near)):
+        gm = MomentMixture(2, random_state=0).fit(X)
+        write_report(tmp_path / f"{name}.html", FitSummary.from_estimator(gm, X))
+    text = (tmp_path / "apart.html").read_text(encoding="utf-8")
+    assert "How sure the parameters are" in text
+    assert "75.0 % <small>69 % to 81 %</small>" in text
+    assert "Not to be trusted here" not in text
+    assert "Not to be trusted here" in (tmp_path / "near.html").read_text(encoding="utf-8")
 
 
 def test_certainty_is_that_of_scikit_learn(browser, reports):

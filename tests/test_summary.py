@@ -183,6 +183,7 @@ def test_correlations_are_those_of_the_covariances():
 
 
 def test_certainty_is_that_of_scikit_learn(monkeypatch):
+    from scipy.stats import entropy
     from sklearn.mixture import GaussianMixture
 
     mixture = Mixture([0.3, 0.4, 0.3], [[0.0, 0], [2, 0], [0, 9]], np.ones((3, 2)), "diag")
@@ -199,6 +200,9 @@ def test_certainty_is_that_of_scikit_learn(monkeypatch):
     assert found.sure == np.sum(p.max(axis=1) >= 0.9)
     mean = [p[labels == j, j].mean() for j in range(3)]
     np.testing.assert_allclose(found.mean_probability, mean, rtol=1e-9)
+    assert found.uncertainty == pytest.approx(1 - p.max(axis=1).mean())
+    entropies = [entropy(row) for row in p]
+    assert found.relative_entropy == pytest.approx(1 - np.mean(entropies) / np.log(3))
     (pair,) = found.confused_pairs()
     assert pair[:2] == (0, 1)
     np.testing.assert_allclose(pair.rows, p[labels == 0, 1].sum() + p[labels == 1, 0].sum())
