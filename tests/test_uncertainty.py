@@ -94,6 +94,15 @@ def test_gaps_and_noise_make_it_less_sure(X, fits, rng):
     np.testing.assert_allclose(noisy.means[0] ** 2, expected, rtol=0.03)
 
 
+def test_what_was_chosen_by_the_rows_is_known(X, fits):
+    """With "auto" the errors are those of the number and the type that were found."""
+    auto = MomentMixture("auto", covariance_type="auto", random_state=0).fit(X)
+    assert (auto.n_components_, auto.covariance_type_) == (2, "diag")
+    found, expected = auto.standard_errors(X), fits["diag"].standard_errors(X)
+    np.testing.assert_allclose(found.covariances, expected.covariances, rtol=1e-3)
+    assert auto.bootstrap(X, 3).means.shape == (3, 2, 2)
+
+
 def test_known_covariances():
     X = np.asarray(TRUTH.sample(500, 0)[0])
     km = KnownCovarianceMixture(2, covariance=2.0, random_state=0).fit(X)

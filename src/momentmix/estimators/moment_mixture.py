@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from momentmix.covariance import CovarianceName
 from momentmix.data.observed import ObservedData
 from momentmix.data.sources import Data
-from momentmix.estimators.auto import chosen, refuse_auto
+from momentmix.estimators.auto import chosen, refuse_auto, with_choice
 from momentmix.estimators.base import SOLVED, Reader
 from momentmix.estimators.settings import check_mixture_settings
 from momentmix.estimators.trust import TrustedEstimator
@@ -295,6 +295,11 @@ class MomentMixture(TrustedEstimator):
 
     def _plan(self, sizes: Sizes) -> Plan:
         return plan_mixture(self, sizes, self._previous_solution())
+
+    def _plan_as_fitted(self, sizes: Sizes) -> Plan:
+        return plan_mixture(
+            with_choice(self, self.covariance_type_, self.n_components_), sizes, None
+        )
 
     def _problem(self, data: Data | ObservedData, plan: Plan) -> Problem:
         return mixture_problem(data, plan)

@@ -220,6 +220,10 @@ class TrustedEstimator(MixtureEstimator):
         weights, means, covariances = (np.array(part) for part in zip(*back, strict=True))
         return Bootstrap(weights, means, covariances, interrupted)
 
+    def _plan_as_fitted(self, sizes: Sizes) -> Plan:
+        """The plan, with what was left to the rows as it was chosen."""
+        return self._plan(sizes)
+
     @property
     def _free_covariances(self) -> bool:
         """Whether covariances are fitted, and not known."""
@@ -256,7 +260,7 @@ class TrustedEstimator(MixtureEstimator):
             rows = True
             data = self._data(X, sample_weight, noise_covariance, reset=False)
         sizes = Sizes(data.n, data.rows, data.order, data.place if rows else "moments")
-        plan = self._plan(sizes)
+        plan = self._plan_as_fitted(sizes)
         if plan.cross_validated:  # and found
             prior = plan.kind.prior_of_rows(plan.n, self.prior_strength_)
             plan = replace(plan, prior=prior)
