@@ -247,7 +247,7 @@ def cost(job: table.Row) -> table.Row:
 
 
 def main(folder: Path, quick: bool) -> str:
-    repeats, most, tests = (1, 3, 1) if quick else (10, 10, 200)
+    repeats, most, tests = (1, 3, 1) if quick else (10, 10, 600)
     names = list(SETTINGS)[1:3] if quick else list(SETTINGS)
     jobs = [
         {"setting": name, "seed": FIRST_SEED + i, "types": types, "most": most}
@@ -272,7 +272,7 @@ def main(folder: Path, quick: bool) -> str:
         {"test": name, "seed": seed}
         for seed in range(tests)
         for name in (list(TESTS)[:1] if quick else TESTS)
-        if seed < (tests if name.startswith("level") else max(1, tests // 4))
+        if seed < (tests if name.startswith("level") else max(1, tests // 12))
     ]
     decisions = table.run(folder / "number-tests.csv", jobs, tested)
     return (
