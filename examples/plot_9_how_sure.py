@@ -32,10 +32,10 @@ for j in range(2):
     )
 
 # %%
-# The picture shows the means with their 95 % intervals, and the means of 300 refits of rows that
+# The picture shows the means with their 95 % intervals, and the means of 200 refits of rows that
 # were drawn anew. Both say the same here, because the groups stand apart.
 
-refits = gm.bootstrap(X, 300)
+refits = gm.bootstrap(X, 200)
 figure, axes = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
 axes[0].plot(*X.T, ".", color="0.75")
 for j, colour in enumerate(("#0072B2", "#D55E00")):
@@ -56,8 +56,8 @@ axes[0].set(xlabel="eruption (minutes)", ylabel="wait (minutes)", title="means a
 near = Mixture([0.5, 0.5], [[0.0], [1.8]], [[1.0], [1.0]], "diag")
 rows, _ = near.sample(300, random_state=1)
 vague = MomentMixture(2, covariance_type="diag", random_state=0).fit(rows)
-found = vague.bootstrap(rows, 300)
-axes[1].hist(found.weights[:, 0], 30, color="#0072B2", alpha=0.6, label="refits")
+found = vague.bootstrap(rows, 100)
+axes[1].hist(found.weights[:, 0], 20, color="#0072B2", alpha=0.6, label="refits")
 axes[1].axvline(vague.weights_[0], color="black", label="the fit")
 axes[1].set(xlabel="weight of the larger component", title="overlapping components")
 axes[1].legend()
