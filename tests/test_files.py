@@ -477,7 +477,10 @@ def test_from_a_file_to_a_model(tmp_path):
             ["fit", "good.csv", "-k", "1", "--columns", "z"],
             "no column z for --columns; it has a, b",
         ),
-        (["fit", "good.csv", "-k", "1", "--covariance", "round"], "--covariance must be one of"),
+        (
+            ["fit", "good.csv", "-k", "1", "--covariance", "round"],
+            "--covariance is auto or one of full, tied, diag, spherical",
+        ),
     ],
 )
 def test_one_line_for_every_error(arguments, message, tmp_path):

@@ -57,7 +57,7 @@ def select(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Compare numbers of components and shapes, and tell which fits the rows of tables best.
+    """Compare numbers of components and shapes, and tell which fits best.
 
     For instance:
 

@@ -74,8 +74,8 @@ class TrustedEstimator(MixtureEstimator):
         >>> truth = Mixture([0.5, 0.5], [[0.0], [6.0]], [1.0, 1.0], "spherical")
         >>> X, _ = truth.sample(1000, random_state=0)
         >>> gm = MomentMixture(2, covariance_type="spherical", random_state=0).fit(X)
-        >>> gm.standard_errors(X).means.round(2).ravel().tolist()
-        [0.05, 0.05]
+        >>> gm.standard_errors(X).weights.round(3).tolist()
+        [0.016, 0.016]
         """
         estimate = self._estimate(X, kind, sample_weight, noise_covariance)
         return estimate.standard_errors()

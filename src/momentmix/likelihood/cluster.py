@@ -46,7 +46,7 @@ class ClusterLikelihood(Likelihood):
         return not self.observed
 
     def sums(self, parameters: Parameters, groups: int = 1) -> Sums:
-        return Sums(*self.total(RowLikelihood.sums, parameters, groups))
+        return Sums(*self.total(_sums, parameters, groups))
 
     def total(
         self,
@@ -58,6 +58,10 @@ class ClusterLikelihood(Likelihood):
         weight, *sums = self.rows.total(_total, block, function, arguments, named)
         self.count = float(weight)
         return tuple(part / weight for part in sums)
+
+
+def _sums(rows: RowLikelihood, parameters: Parameters, groups: int) -> Sums:
+    return rows.sums(parameters, groups)  # as rows of their kind do
 
 
 def _total(

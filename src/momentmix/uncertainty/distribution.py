@@ -43,7 +43,11 @@ class NormalEstimate:
         logits = np.log(weights[known] / (1 - weights[known]))
         away = z * errors.weights[known] / spread[known]
         variance = self._coordinates.variances
-        ratio = np.exp(z * errors.covariances / np.where(variance, covariances, 1.0))
+        relative = np.divide(
+            errors.covariances, covariances, out=np.zeros_like(covariances), where=variance
+        )
+        with np.errstate(over="ignore"):  # beyond float64 an interval has no end
+            ratio = np.exp(z * relative)
         ends = []
         for sign in (-1, 1):
             share = weights.copy()
