@@ -343,6 +343,24 @@ class MixtureClassifier(ClassifierMixin, BaseEstimator):
         joint[np.all(joint == -np.inf, axis=1)] = 0.0
         return log_softmax(joint, axis=1).astype(np.result_type(X, self._dtype), copy=False)
 
+    def score(self, X: Table, y: Table, sample_weight: Table = None) -> float:
+        """The share of rows whose class is predicted right.
+
+        Parameters
+        ----------
+        X : array of shape (p, n)
+            The rows. NaN is a gap, which is left out.
+        y : array
+            The class of each row.
+        sample_weight : array of shape (p,), optional
+            How many times each row counts.
+
+        Returns
+        -------
+        float
+        """
+        return float(super().score(X, y, sample_weight))  # type: ignore[no-untyped-call]
+
     def __sklearn_tags__(self) -> Tags:
         tags: Tags = super().__sklearn_tags__()  # type: ignore[no-untyped-call]
         tags.input_tags.allow_nan = True

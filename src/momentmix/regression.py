@@ -208,6 +208,24 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
         low, high = (given.quantile(q) for q in ((1 - level) / 2, (1 + level) / 2))
         return self._like_y(low, X), self._like_y(high, X)
 
+    def score(self, X: Table, y: Table, sample_weight: Table = None) -> float:
+        """The share of the variance of y that is predicted, R²; 1 is the best.
+
+        Parameters
+        ----------
+        X : array of shape (p, n)
+            The rows. NaN is a gap, which is left out.
+        y : array
+            What is to be predicted, as in ``fit``.
+        sample_weight : array of shape (p,), optional
+            How many times each row counts.
+
+        Returns
+        -------
+        float
+        """
+        return float(super().score(X, y, sample_weight))  # type: ignore[no-untyped-call]
+
     def _rows(self, X: Table) -> np.ndarray:
         check_is_fitted(self)
         return validate_data(
