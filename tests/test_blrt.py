@@ -83,7 +83,7 @@ def test_select_goes_up_until_a_test_does_not_reject():
 def test_what_is_refused():
     for arguments, words in (
         ({"n_components": 0}, "n_components must be a whole number"),
-        ({"n_components": 1, "level": 1.5}, "level must lie between 0 and 1"),
+        ({"n_components": 1, "level": 1.5}, "level must be a number between 0 and 1"),
         ({"n_components": 1, "n_boot": 9}, "cannot reject at level=0.05; it takes at least 19"),
         ({"n_components": 1, "polish": None}, "needs rows in memory and fits by EM"),
     ):

@@ -121,7 +121,7 @@ def test_precision_and_errors(model, rows):
     short = MixtureRegressor(1).fit(narrow[:, :2], narrow[:, 2])
     assert short.predict(narrow[:, :2]).dtype == np.float32
     assert short.predict(rows[:, :2]).dtype == np.float64
-    with pytest.raises(ValueError, match="level must lie between 0 and 1"):
+    with pytest.raises(ValueError, match="level must be a number between 0 and 1"):
         model.predict_interval(rows[:, :2], level=95)
     with pytest.raises(ValueError, match="Input y contains NaN"):
         MixtureRegressor().fit(rows[:, :2], np.where(rows[:, 2] > 0, np.nan, rows[:, 2]))

@@ -202,6 +202,14 @@ def test_what_is_not_at_a_maximum_has_nan(X):
     assert np.any(np.isnan(found.means))
 
 
+def test_a_singular_covariance_has_no_errors(X):
+    """Of a mixture that somebody has put in place of the fitted one."""
+    gm = MomentMixture(1).fit(X)
+    gm.mixture_ = Mixture([1.0], [[0.0, 0.0]], [[[1.0, 1.0], [1.0, 1.0]]], "full")
+    with pytest.raises(ValueError, match="a fitted covariance is singular"):
+        gm.standard_errors(X)
+
+
 def test_ctrl_c_keeps_what_there_is(X, fits, monkeypatch):
     original, calls = RowLikelihood.reweighted, []
 

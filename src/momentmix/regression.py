@@ -16,7 +16,7 @@ from momentmix.estimators.moment_mixture import MomentMixture
 from momentmix.estimators.rows import Table
 from momentmix.observed import ObservedRows
 from momentmix.selection import choose_components
-from momentmix.support.checks import one_of, whole_number
+from momentmix.support.checks import one_of, probability, whole_number
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
@@ -201,8 +201,7 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
         low : array of shape (p,), or (p, k) for several columns
         high : array of the same shape
         """
-        if not 0 < level < 1:
-            raise ValueError(f"level must lie between 0 and 1, got {level!r}")
+        probability("level", level)
         X = self._rows(X)
         given = self._given(X)
         low, high = (given.quantile(q) for q in ((1 - level) / 2, (1 + level) / 2))

@@ -101,4 +101,4 @@ class Diagonal(Variances):
 
     @staticmethod
     def tangent(n: int) -> VarianceTangent:
-        return VarianceTangent(n, "each")
+        return VarianceTangent(np.eye(n))

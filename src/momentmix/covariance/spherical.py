@@ -102,4 +102,4 @@ class Spherical(Variances):
 
     @staticmethod
     def tangent(n: int) -> VarianceTangent:
-        return VarianceTangent(n, "one")
+        return VarianceTangent(np.ones((n, 1)))

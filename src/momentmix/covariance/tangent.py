@@ -140,12 +140,11 @@ class MatrixTangent(Tangent):
 
 
 class VarianceTangent(Tangent):
-    """S diagonal: ``one`` number for all of the diagonal, one for each feature, or ``none``."""
+    """S diagonal; ``stands_for`` (n, q) has 1 where a number is the variance of a feature."""
 
-    def __init__(self, n: int, numbers: str) -> None:
-        super().__init__(n, {"one": 1, "each": n, "none": 0}[numbers])
-        # Which features a number stands for; (n, q).
-        self._stands_for = np.eye(n)[:, : self.size] if numbers != "one" else np.ones((n, 1))
+    def __init__(self, stands_for: np.ndarray) -> None:
+        super().__init__(*stands_for.shape)
+        self._stands_for = stands_for
 
     def roots(self, array: np.ndarray, m: int) -> list[np.ndarray]:
         variances = array if array.ndim == 2 else array[:, None]

@@ -110,4 +110,4 @@ class Zero(Variances):
 
     @staticmethod
     def tangent(n: int) -> VarianceTangent:
-        return VarianceTangent(n, "none")
+        return VarianceTangent(np.empty((n, 0)))

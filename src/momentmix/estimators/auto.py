@@ -14,6 +14,7 @@ from momentmix.data.observed import ObservedData
 from momentmix.data.sources import AtomData, Data
 from momentmix.fitting.plan import Plan, Sizes, plan_mixture
 from momentmix.fitting.sweep import Found, best_of, can_sweep, searched, sweep
+from momentmix.support.checks import generator
 
 if TYPE_CHECKING:
     from momentmix.estimators.moment_mixture import MomentMixture
@@ -53,7 +54,7 @@ def chosen(estimator: MomentMixture, data: Data | ObservedData, rng: np.random.G
     best = best_of(found)
     if found[-1].fit.interrupted:
         return replace(best, fit=replace(best.fit, interrupted=True))
-    return searched(best, rng)
+    return searched(best, generator(estimator.random_state))
 
 
 def sweeps(estimator: MomentMixture, data: AtomData | ObservedData) -> bool:

@@ -19,17 +19,18 @@ from momentmix.likelihood.rows import RowLikelihood
 from momentmix.matching.estimate import MixtureMoments
 from momentmix.matching.fit import Fit
 from momentmix.moments.distribution import AtomDistribution
-from momentmix.support.checks import generator, one_of, whole_number
+from momentmix.support.checks import generator, one_of, probability, whole_number
 from momentmix.support.parallel import thread_limit
 from momentmix.support.warnings import warn_user
 from momentmix.uncertainty.asymptotic import (
     Errors,
     InformationKind,
+    NoStandardErrors,
     likelihood_errors,
     moment_errors,
 )
 from momentmix.uncertainty.bootstrap import Bootstrap, BootstrapKind, bootstrapped
-from momentmix.uncertainty.distribution import NormalEstimate
+from momentmix.uncertainty.distribution import NormalEstimate, entry_names
 from momentmix.uncertainty.doubts import warn_of_doubts
 
 
@@ -111,7 +112,7 @@ class TrustedEstimator(MixtureEstimator):
         low, high : objects with ``weights``, ``means`` and ``covariances``
             The ends of the intervals, in the shapes of the fitted attributes.
         """
-        check_level(level)
+        probability("level", level)
         estimate = self._estimate(X, kind, sample_weight, noise_covariance)
         return estimate.intervals(float(level))
 
@@ -151,11 +152,8 @@ class TrustedEstimator(MixtureEstimator):
         names = vars(self).get("feature_names_in_")
         if names is None:
             names = [f"x{i}" for i in range(self.n_features_in_)]
-        mixture = self.mixture_
-        kind, fitted = mixture.atoms.covariance.kind, Parameters.of(mixture)
-        count = fitted.weights.size + fitted.means.size
-        count += kind.coordinates(*fitted.means.shape).size * self._free_covariances
-        return NormalEstimate(kind, fitted, np.empty((count, 0))).names(list(names))
+        kind = self.mixture_.atoms.covariance.kind if self._free_covariances else None
+        return entry_names(kind, self.mixture_.n_components, list(names))
 
     def bootstrap(
         self,
@@ -237,7 +235,13 @@ class TrustedEstimator(MixtureEstimator):
         with thread_limit(self.n_jobs):
             problem, _ = self._standing(X, sample_weight, noise_covariance)
             fitted = Parameters.of(self.mixture_)
-            errors = _errors(problem, problem.frame.forward(fitted), kind)
+            try:
+                errors = _errors(problem, problem.frame.forward(fitted), kind)
+            except np.linalg.LinAlgError as error:
+                raise NoStandardErrors(
+                    "a fitted covariance is singular, so that no likelihood tells how sure it is; "
+                    "drop constant or dependent features"
+                ) from error
             warn_of_doubts(errors, problem.collapse(Fit(errors.directions.parameters)))
         return NormalEstimate(problem.frame.kind, fitted, errors.natural(problem.frame.factor))
 
@@ -267,17 +271,11 @@ class TrustedEstimator(MixtureEstimator):
         return self._problem(data, plan), plan
 
 
-def check_level(level: object) -> None:
-    """Refuse what is no probability."""
-    if not isinstance(level, float | int) or not 0 < level < 1:
-        raise ValueError(f"level must be a number between 0 and 1, such as 0.95, got {level!r}")
-
-
 def _errors(problem: Problem, parameters: Parameters, kind: InformationKind) -> Errors:
     if problem.likelihood is not None:
         return likelihood_errors(problem.likelihood, parameters, kind)
     if not isinstance(problem.moments, MixtureMoments):
-        raise ValueError(
+        raise NoStandardErrors(
             "there are no standard errors for signals from moments alone; fit the rows with "
             "polish='em'"
         )

@@ -11,10 +11,9 @@ Ctrl-C ends each with the best so far.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import chain, islice
+from itertools import islice
 
 import numpy as np
 
@@ -38,23 +37,14 @@ TRIAL_STEPS = 10
 SIDE_BY_SIDE = 2e5, 4e6
 
 
-def solve(
-    problem: Problem,
-    plan: Plan,
-    rng: np.random.Generator,
-    hurried: bool = False,
-    known: Sequence[Parameters] = (),
-) -> Fit:
-    """The fit, in the coordinates of the problem; at once a guess if there is no time left.
-
-    A search for the best likelihood looks at ``known`` solutions first.
-    """
+def solve(problem: Problem, plan: Plan, rng: np.random.Generator, hurried: bool = False) -> Fit:
+    """The fit, in the coordinates of the problem; at once a guess if there is no time left."""
     start: Parameters | None = None
     fit: Fit | None = None
     with suppress(KeyboardInterrupt):
         start = starting_point(problem, plan, rng, hurried)
         if not hurried:
-            fit = _solved(problem, plan, start, rng, known)
+            fit = _solved(problem, plan, start, rng)
     if fit is None:  # interrupted before anything was found
         fit = _guessed(problem, start, rng)
     if plan.by_weight:
@@ -63,11 +53,7 @@ def solve(
 
 
 def _solved(
-    problem: Problem,
-    plan: Plan,
-    start: Parameters | None,
-    rng: np.random.Generator,
-    known: Sequence[Parameters],
+    problem: Problem, plan: Plan, start: Parameters | None, rng: np.random.Generator
 ) -> Fit | None:
     likelihood = problem.likelihood
     if plan.m == 1 and start is None and (likelihood is None or likelihood.complete):
@@ -79,7 +65,7 @@ def _solved(
         assert isinstance(likelihood, RowLikelihood)
         # As in scikit-learn: a start alone.
         start = next(plain_starts(likelihood, plan.m, rng, plan.init_params))
-    fit = _climbed(problem, likelihood, plan, start, rng, known)
+    fit = _climbed(problem, likelihood, plan, start, rng)
     if fit is None or fit.interrupted:
         return fit
     if plan.cross_validated and likelihood.prior is not None:
@@ -135,7 +121,6 @@ def _climbed(
     plan: Plan,
     start: Parameters | None,
     rng: np.random.Generator,
-    known: Sequence[Parameters] = (),
 ) -> Fit | None:
     """The best optimum of the likelihood that the plan looks for; None if there is none yet."""
     if start is not None:
@@ -143,7 +128,7 @@ def _climbed(
     elif plan.search == "estimate":
         fit = _from_estimate(problem, likelihood, plan, rng)
     elif plan.search == "plain":
-        fit = _from_plain_starts(likelihood, plan, rng, known)
+        fit = _from_plain_starts(likelihood, plan, rng)
     else:
         fit = _from_moment_fits(problem, likelihood, plan, rng)
     if fit is None or likelihood.prior is None:
@@ -178,10 +163,8 @@ def _reached(fit: Fit, result: EMResult, n_iter: int) -> Fit:
     )
 
 
-def _from_plain_starts(
-    likelihood: Likelihood, plan: Plan, rng: np.random.Generator, known: Sequence[Parameters]
-) -> Fit | None:
-    """EM from known solutions and from starts without moments, each repaired, till enough agree."""
+def _from_plain_starts(likelihood: Likelihood, plan: Plan, rng: np.random.Generator) -> Fit | None:
+    """EM from starts without moments, each repaired, until enough agree."""
     sample = likelihood.sample(rng)
     with Progress(plan.verbose, plan.n_init or 10) as progress:
         search = LikelihoodSearch(sample, rng, plan.tol, plan.max_iter, progress.start)
@@ -189,7 +172,6 @@ def _from_plain_starts(
         if plan.n_init is not None:
             starts = plain_starts(sample, plan.m, rng, plan.init_params)
             candidates = map(Candidate, islice(starts, plan.n_init))
-        candidates = chain(map(Candidate, known), candidates)
         return search.finished(likelihood, candidates, repair=True)
 
 

@@ -22,6 +22,7 @@ from momentmix.fitting.problem import Problem, mixture_problem, resized
 from momentmix.fitting.solve import solve
 from momentmix.likelihood.em import EMResult
 from momentmix.likelihood.rows import RowLikelihood
+from momentmix.likelihood.search import SAME
 from momentmix.likelihood.sweep import Sweep
 from momentmix.matching.fit import Fit
 from momentmix.matching.identifiability import is_enough, parameter_count
@@ -226,18 +227,17 @@ class _Fits:
 
 
 def searched(found: Found, rng: np.random.Generator) -> Found:
-    """The better of a fit and what the ordinary search finds, which begins with that fit."""
-    fit = solve(found.problem, found.plan, rng, known=(found.fit.parameters,))
-    rival = replace(found, fit=fit)
-    if found.plan.cross_validated and not fit.interrupted:  # by another prior
+    """What the ordinary search finds, as for any other fit; or the fit itself if it is better."""
+    rival = replace(found, fit=solve(found.problem, found.plan, rng))
+    if found.plan.cross_validated and not rival.fit.interrupted:  # by another prior
         return rival
     ours, theirs = (
         (-one.collapsed, one.fit.log_posterior + least)
-        for one, least in ((found, 0.0), (rival, found.plan.tol))
+        for one, least in ((found, 0.0), (rival, SAME))
     )
     if theirs >= ours:
         return rival
-    return replace(found, fit=replace(found.fit, interrupted=fit.interrupted))
+    return replace(found, fit=replace(found.fit, interrupted=rival.fit.interrupted))
 
 
 def _fit(plan: Plan, result: EMResult, n_passes: int) -> Fit:

@@ -17,6 +17,10 @@ LEAST_ROWS = 8
 MOST_WORK = 2e10
 
 
+class UntestableError(ValueError):
+    """There is nothing to test, for a reason that is told."""
+
+
 def mixture_of(model: object) -> Mixture:
     """A mixture, or that of a fitted estimator, in NumPy and float64."""
     if isinstance(model, MomentMixture):
@@ -66,7 +70,7 @@ def rows_to_test(
             )
     told = (counts > 0) & ~np.isnan(rows).all(axis=1)
     if np.sum(told) < LEAST_ROWS:
-        raise ValueError(
+        raise UntestableError(
             f"a test needs at least {LEAST_ROWS} rows, got {np.sum(told)}, not counting rows "
             "without weight or values"
         )

@@ -8,6 +8,7 @@ import numpy as np
 from scipy.special import ndtr
 from scipy.stats import beta, chi2
 
+from momentmix.distributions.given_rows import probabilities
 from momentmix.distributions.mixture import Mixture
 from momentmix.goodness.given import checked_rows, mixture_of
 from momentmix.support.array import ArrayLike, to_numpy
@@ -66,9 +67,7 @@ def distance_quantiles(model: object, X: ArrayLike) -> tuple[Quantiles, list[Qua
         ],
         axis=1,
     )
-    logs = to_numpy(mixture.log_joint(rows))
-    R = np.exp(logs - logs.max(axis=1, keepdims=True))
-    R /= R.sum(axis=1, keepdims=True)
+    R = probabilities(to_numpy(mixture.log_joint(rows)))
     n = mixture.n_features
     whole = _by_weight(squares.reshape(-1), R.reshape(-1), n)
     return whole, [_by_weight(d, r, n) for d, r in zip(squares.T, R.T, strict=True) if r.sum() > 3]

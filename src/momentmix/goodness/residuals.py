@@ -21,6 +21,7 @@ from momentmix.data.parameters import Parameters
 from momentmix.data.sources import data_of
 from momentmix.distributions.mixture import Mixture
 from momentmix.goodness.features import blocks_of_rows, hermite_features
+from momentmix.goodness.given import UntestableError
 from momentmix.likelihood.observed import ObservedLikelihood
 from momentmix.likelihood.rows import RowLikelihood
 from momentmix.likelihood.scores import Directions, row_scores
@@ -89,7 +90,7 @@ class Standardised:
         values, vectors = np.linalg.eigh(matrices)
         flat = np.flatnonzero(values[:, 0] <= _FLAT * np.maximum(values[:, -1], 1))
         if len(flat):
-            raise ValueError(
+            raise UntestableError(
                 f"component {flat[0]} has no width in some direction, so that it has no density "
                 "to test; fit with a larger reg_covar, or drop columns that depend on others"
             )
@@ -143,7 +144,7 @@ class Standardised:
 def rows_drawn(parameters: int) -> int:
     """Rows that it takes to tell what so many parameters explain."""
     if parameters > MOST_PARAMETERS:
-        raise ValueError(
+        raise UntestableError(
             f"the mixture has {parameters:,} parameters; tests of fits are for up to "
             f"{MOST_PARAMETERS:,}. With estimated=False none of them is taken to be fitted"
         )

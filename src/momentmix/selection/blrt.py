@@ -28,8 +28,9 @@ from momentmix.likelihood.em import EMResult
 from momentmix.likelihood.resize import grown
 from momentmix.likelihood.rows import RowLikelihood
 from momentmix.observed import ObservedRows
+from momentmix.observed.draws import noise_draws
 from momentmix.support.array import to_numpy
-from momentmix.support.checks import generator, whole_number
+from momentmix.support.checks import generator, probability, whole_number
 from momentmix.support.parallel import (
     parallel_map,
     single_threaded_blas,
@@ -129,8 +130,7 @@ def blrt(
     [True, False]
     """
     whole_number("n_components", n_components, 1)
-    if not 0 < level < 1:
-        raise ValueError(f"level must lie between 0 and 1, got {level!r}")
+    probability("level", level)
     if n_boot < 1 / level - 1:
         raise ValueError(
             f"n_boot={n_boot} replicates cannot reject at level={level:g}; it takes at least "
@@ -268,16 +268,5 @@ def _replicate(
     counts = np.maximum(np.round(data.count * data.shares), 1).astype(int)
     table = data.table.take(np.repeat(np.arange(len(data.table)), counts))
     X = to_numpy(null.sample(len(table), rng)[0])
-    if table.noise is not None:
-        X = X + _errors(to_numpy(table.noise.matrices()), len(X), rng)
-    X = np.where(table.seen, X, np.nan)
+    X = np.where(table.seen, X + noise_draws(table, rng), np.nan)
     return ObservedData(ObservedRows(X, table.noise), None, float(len(X)))
-
-
-def _errors(matrices: np.ndarray, p: int, rng: np.random.Generator) -> np.ndarray:
-    """Gaussian errors with the covariance of each row, or of all, which may be singular; (p, n)."""
-    values, vectors = np.linalg.eigh(matrices)
-    roots = vectors * np.sqrt(np.maximum(values, 0))[..., None, :]
-    drawn = rng.normal(size=(p, matrices.shape[-1]))
-    return np.asarray(np.einsum("...ij,...j->...i", np.broadcast_to(roots, (p, *roots.shape[1:])),
-                                drawn))  # fmt: skip

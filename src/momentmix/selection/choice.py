@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
+from scipy.special import xlogy
 
 from momentmix.covariance import covariance_type
 from momentmix.estimators.moment_mixture import MomentMixture
@@ -58,7 +59,7 @@ def choice_of(fit: MomentMixture, rows: Rows, cv: float | None = None) -> Choice
     mixture, N = fit.mixture_, rows.number
     log_joint = np.array(to_numpy(mixture.log_joint(rows.X, rows.noise)))
     R, log_density = softmax(log_joint)
-    entropy = -float(rows.weights @ np.sum(R * np.log(np.maximum(R, 1e-300)), axis=1))
+    entropy = -float(rows.weights @ np.sum(xlogy(R, R), axis=1))
     classes = np.bincount(R.argmax(axis=1), rows.weights, minlength=R.shape[1])
     total, parameters = float(rows.weights @ log_density), fit._n_parameters()
     bic = -2 * total + parameters * float(np.log(N))
@@ -72,13 +73,21 @@ def choice_of(fit: MomentMixture, rows: Rows, cv: float | None = None) -> Choice
         icl=bic + 2 * entropy,
         aic=-2 * total + 2 * parameters,
         cv=cv,
-        relative_entropy=1.0 if m == 1 else 1 - entropy / (N * float(np.log(m))),
+        relative_entropy=relative_entropy(entropy, N, m),
         smallest=float(classes.min()),
         stability=None,
         p_value=None,
         collapsed=len(fit.collapsed_),
         fit=fit,
     )
+
+
+def relative_entropy(entropy: float, rows: float, m: int) -> float:
+    """1 - entropy / (rows log m): 1 if every row is sure of its component, 0 if none is.
+
+    ``entropy`` is -Σ p log p of the probabilities of m components, over all rows.
+    """
+    return 1.0 if m == 1 else 1 - entropy / (rows * float(np.log(m)))
 
 
 def best_choice(choices: Sequence[Choice], criterion: Criterion = "bic") -> Choice:

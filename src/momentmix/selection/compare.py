@@ -105,7 +105,9 @@ class Comparison:
             if i in searched_for:
                 return
             searched_for.add(i)
-            better, before = searched(found[i], self.rng), self.choices[i]
+            # As a fit with this number and type would search, from the same seed.
+            better = searched(found[i], generator(self.template.random_state))
+            before = self.choices[i]
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", CollapseWarning)
                 fit = fitted_as(self.template, better)

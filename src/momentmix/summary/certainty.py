@@ -11,6 +11,7 @@ from scipy.special import xlogy
 from momentmix.distributions.mixture import Mixture
 from momentmix.estimators.predictions import posterior
 from momentmix.observed import noise_of_errors
+from momentmix.selection.choice import relative_entropy
 
 #: A row is sure of its component from this probability on, and doubtful below the other.
 SURE, DOUBTFUL = 0.9, 0.8
@@ -41,9 +42,8 @@ class Certainty:
 
     @property
     def relative_entropy(self) -> float:
-        """1 - entropy / (rows log m): 1 if every row is sure of its component, 0 if none is."""
-        m = len(self.taken)
-        return 1.0 if m == 1 else 1 - self.entropy / (self.rows * float(np.log(m)))
+        """1 if every row is sure of its component, 0 if none is."""
+        return relative_entropy(self.entropy, self.rows, len(self.taken))
 
     @property
     def uncertainty(self) -> float:

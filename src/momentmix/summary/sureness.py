@@ -11,6 +11,7 @@ from momentmix.data.parameters import Parameters
 from momentmix.estimators.rows import Table
 from momentmix.estimators.trust import TrustedEstimator
 from momentmix.support.warnings import UncertaintyWarning
+from momentmix.uncertainty.asymptotic import NoStandardErrors
 
 #: Rows times squares of the numbers of parameters up to which it takes seconds.
 MOST_WORK = 10**11
@@ -36,7 +37,7 @@ def sureness_of(
         warnings.simplefilter("always")
         try:
             found = estimator._estimate(X, "observed", None, noise_covariance)
-        except (ValueError, np.linalg.LinAlgError):  # no likelihood to speak of, or too large
+        except NoStandardErrors:
             return None
     doubts = [str(one.message) for one in caught if issubclass(one.category, UncertaintyWarning)]
     return Sureness(found.standard_errors(), *found.intervals(0.95), " ".join(doubts))

@@ -6,6 +6,7 @@ import numpy as np
 
 from momentmix.distributions.mixture import Mixture
 from momentmix.goodness import MomentTest, moment_test
+from momentmix.goodness.given import UntestableError
 
 #: Rows that are tested, drawn at random from more. Among very many, every difference would count.
 MOST_TESTED_ROWS = 5000
@@ -24,5 +25,5 @@ def tests_of_fit(mixture: Mixture, X: np.ndarray | None) -> MomentTest | None:
         X = X[np.random.default_rng(0).choice(len(X), MOST_TESTED_ROWS, replace=False)]
     try:
         return moment_test(mixture, X, n_boot=_DRAWS, random_state=0)
-    except ValueError:
+    except UntestableError:
         return None

@@ -33,6 +33,12 @@ def positive(name: str, value: object) -> None:
         raise ValueError(f"{name} must be a positive number, got {value!r}")
 
 
+def probability(name: str, value: object) -> None:
+    """Refuse what is not a number between 0 and 1, or is one of them."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < 1:
+        raise ValueError(f"{name} must be a number between 0 and 1, such as 0.95, got {value!r}")
+
+
 def _is_number(
     value: object, kind: type[Integral] | type[Real], least: float, words: Sequence[str]
 ) -> bool:

@@ -34,6 +34,10 @@ SINGULAR = 1e-10
 TOUCHED = 1e-6
 
 
+class NoStandardErrors(ValueError):
+    """Nothing can be said about the errors of a fit, for a reason that is told."""
+
+
 class Errors(NamedTuple):
     """The covariance of the errors of a fit, in directions in which it can move.
 
@@ -94,7 +98,7 @@ def moment_errors(moments: MixtureMoments, parameters: Parameters, count: float)
     order = 2 if m == 1 else model.order
     matching = moments.with_order(2).matching if m == 1 else moments.matching
     if matching.moments is None:
-        raise ValueError(
+        raise NoStandardErrors(
             f"a fit to so many moments (order {order} of {n} features) is one of inner products "
             "alone, and there is no covariance of all of them; fit with polish='em'"
         )
@@ -119,7 +123,7 @@ def check_size(kind: Kind, parameters: Parameters, known: bool = False) -> None:
     m, n = parameters.means.shape
     count = m + m * n + (0 if known else kind.coordinates(m, n).size)
     if count > MOST_PARAMETERS:
-        raise ValueError(
+        raise NoStandardErrors(
             f"this mixture has {count:,} parameters, and the covariance of their errors is kept "
             f"for up to {MOST_PARAMETERS:,}; use a simpler covariance_type, fewer features, or "
             "bootstrap"

@@ -23,6 +23,7 @@ from momentmix.likelihood.newton import climb
 from momentmix.likelihood.rows import RowLikelihood
 from momentmix.likelihood.scores import Directions
 from momentmix.support.array import to_numpy
+from momentmix.support.checks import probability
 from momentmix.support.parallel import parallel_map, worker_count
 from momentmix.support.progress import Progress
 
@@ -72,6 +73,7 @@ class Bootstrap:
         -------
         low, high : tuple of objects with ``weights``, ``means`` and ``covariances``
         """
+        probability("level", level)
         parts = self.weights, self.means, self.covariances
         ends = (1 - level) / 2, (1 + level) / 2
         low, high = (Parameters(*(np.quantile(part, q, axis=0) for part in parts)) for q in ends)

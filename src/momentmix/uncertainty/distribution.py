@@ -59,18 +59,11 @@ class NormalEstimate:
         return ends[0], ends[1]
 
     def entries(self) -> np.ndarray:
-        """The covariance of the errors of all distinct entries, in the order of ``names``."""
+        """The covariance of the errors of all distinct entries, in the order of ``entry_names``."""
         scale = np.ones(len(self.covariance))
         if self.free:
             scale[-self._coordinates.size :] = self._coordinates.units
         return np.asarray(self.covariance * np.outer(scale, scale))
-
-    def names(self, features: Sequence[str]) -> list[str]:
-        """What the rows and columns of ``entries`` are called."""
-        m = len(self.parameters.weights)
-        found = [f"weight {j}" for j in range(m)]
-        found += [f"mean {j} {name}" for j in range(m) for name in features]
-        return found + self._coordinates.names(features) if self.free else found
 
     @property
     def free(self) -> bool:
@@ -89,3 +82,13 @@ class NormalEstimate:
         if self.free:
             rest = self._coordinates.decode(numbers[m + size :])
         return Parameters(numbers[:m], numbers[m : m + size].reshape(means.shape), rest)
+
+
+def entry_names(kind: Kind | None, m: int, features: Sequence[str]) -> list[str]:
+    """What the rows and columns of ``NormalEstimate.entries`` are called.
+
+    Without a ``kind`` covariances are known, and none of them is a parameter.
+    """
+    found = [f"weight {j}" for j in range(m)]
+    found += [f"mean {j} {name}" for j in range(m) for name in features]
+    return found if kind is None else found + kind.coordinates(m, len(features)).names(features)
