@@ -19,7 +19,7 @@ from momentmix.likelihood.rows import RowLikelihood
 from momentmix.likelihood.starts import plain_starts
 
 #: Cuts, and merges, of a solution that are looked at, and the steps that each takes first.
-TRIES, FIRST_STEPS = 3, 5
+TRIES, FIRST_STEPS = 12, 5
 #: Nats a row to which EM climbs on the way, and by how many a solution has to be better.
 ROUGH, GAIN = 1e-4, 3e-4
 #: Times that the numbers are gone through, down and up.
