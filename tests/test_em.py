@@ -135,7 +135,7 @@ def test_drop_losses_are_what_is_lost(rng):
     likelihood = RowLikelihood(X, None, Spherical, 1e-6)
     parameters = Parameters(np.array([0.3, 0.3, 0.4]), centres, np.ones(3))
     value = likelihood.weights @ likelihood.responsibilities(parameters)[1]
-    losses = drop_losses(likelihood.log_joint(parameters), likelihood.weights, parameters.weights)
+    losses = drop_losses(likelihood, parameters)
     for i in range(3):
         rest = [j for j in range(3) if j != i]
         kept = parameters.weights[rest] / parameters.weights[rest].sum()

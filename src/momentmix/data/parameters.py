@@ -13,7 +13,8 @@ from momentmix.distributions.mixture import Mixture
 class Parameters(NamedTuple):
     """Weights (m,), means (m, n) and covariances of a mixture while it is being fitted.
 
-    Several mixtures of m components are S m components one after the other.
+    Weights sum to 1, or to less where some rows belong to no component. Several mixtures of m
+    components are S m components one after the other.
     """
 
     weights: np.ndarray
@@ -24,7 +25,10 @@ class Parameters(NamedTuple):
     def of(cls, mixture: Mixture) -> Parameters:
         """Those of a mixture in NumPy."""
         parts = mixture.weights, mixture.means, mixture.covariances
-        return cls(*(np.asarray(part) for part in parts))
+        weights, means, covariances = (np.asarray(part) for part in parts)
+        if mixture.background is not None:
+            weights = weights * (1 - mixture.background.share)
+        return cls(weights, means, covariances)
 
 
 def by_weight(kind: Kind, parameters: Parameters) -> Parameters:
@@ -33,3 +37,9 @@ def by_weight(kind: Kind, parameters: Parameters) -> Parameters:
     keys = [*means.T[::-1], -np.round(weights, 9)]
     order = np.lexsort(keys)
     return Parameters(weights[order], means[order], kind.taken(covariances, order))
+
+
+def outlier_share(weights: np.ndarray) -> float:
+    """What weights lack of 1, beyond rounding: the share of rows that belong to no component."""
+    missing = 1 - float(np.sum(weights))
+    return missing if missing > 1e-12 else 0.0

@@ -7,7 +7,7 @@ import numpy as np
 from momentmix.moments.atoms import Atoms
 from momentmix.observed import Evaluated, Gaussians, ObservedRows
 from momentmix.observed.draws import noise_draws, normal_draws
-from momentmix.support.array import to_numpy
+from momentmix.support.array import Array, namespace, to_numpy
 
 #: Rows of which random ones are made at a time.
 DRAWN_ROWS = 100_000
@@ -124,3 +124,13 @@ def probabilities(log_joint: np.ndarray) -> np.ndarray:
     R = np.exp(log_joint - np.where(np.isfinite(highest), highest, 0.0))
     R[highest[:, 0] == -np.inf] = 1.0
     return np.asarray(R / R.sum(axis=1, keepdims=True))
+
+
+def log_sum(x: Array) -> Array:
+    """log Σ_j exp x_ij of each row, in any array library; (p,)."""
+    xp = namespace(x)
+    highest = xp.max(x, axis=1, keepdims=True)
+    # Where all densities are 0 to float64, so is their sum.
+    known = xp.where(xp.isfinite(highest), highest, xp.zeros_like(highest))
+    with np.errstate(divide="ignore"):
+        return known[:, 0] + xp.log(xp.sum(xp.exp(x - known), axis=1))

@@ -7,10 +7,16 @@ from os import PathLike
 from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from momentmix.covariance import component_covariance
-from momentmix.distributions.given_rows import MixtureGiven
+from momentmix.distributions.background import Background
+from momentmix.distributions.features import (
+    Features,
+    checked_names,
+    feature_positions,
+    refuse_overflow,
+)
+from momentmix.distributions.given_rows import MixtureGiven, log_sum
 from momentmix.distributions.samples import check_weights
 from momentmix.distributions.shown import mixture_in_html, mixture_in_words
 from momentmix.files.models import read_model, write_model
@@ -33,8 +39,6 @@ from momentmix.support.parallel import parallel_map, worker_count
 from momentmix.tensors.dense import dense_moment
 
 _BLOCK_BYTES = 1 << 20
-#: Features by their positions, by a mask or as a slice.
-Features: TypeAlias = "Array | npt.ArrayLike | slice"
 #: A seed, a generator, or None for a seed from the system.
 RandomState: TypeAlias = "int | Sequence[int] | np.random.Generator | np.random.RandomState | None"
 
@@ -58,6 +62,9 @@ class Mixture(AtomDistribution):
         Any ellipsoids; one ellipsoid for all; ellipsoids along the axes; balls.
     feature_names : sequence of str, optional
         The names of the n features, kept in files and in marginals and conditionals.
+    background : Background, optional
+        A constant density with a share of its own, for rows that belong to no component. It is part
+        of ``log_prob`` and of no moment, and no row is drawn from it.
 
     See Also
     --------
@@ -86,6 +93,7 @@ class Mixture(AtomDistribution):
         covariance_type: str = "full",
         *,
         feature_names: Sequence[str] | None = None,
+        background: Background | None = None,
     ) -> None:
         means = as_float_array(means, "means", (2,))
         m, n = (int(k) for k in means.shape)
@@ -95,20 +103,33 @@ class Mixture(AtomDistribution):
             raise ValueError("means must be finite, but hold NaN or infinity")
         weights = as_float_array(like(weights, means), "weights", (1,))
         covariances = as_float_array(like(covariances, means), "covariances", (1, 2, 3))
-        _refuse_overflow(covariances, n)
+        refuse_overflow(covariances, n)
         covariance = component_covariance(covariance_type, covariances, m, n)
         namespace(weights, means, covariance.array)
         covariance = covariance.of(frozen_copy(covariance.array), n)
         weights = frozen_copy(check_weights(weights, m, "components"))
         self._atoms = Atoms(weights, frozen_copy(means), covariance)
-        self._names = _checked_names(feature_names, n)
+        self._names = checked_names(feature_names, n)
+        if background is not None and len(background.widths) != n:
+            raise ValueError(f"the background has {len(background.widths)} widths for {n} features")
+        self._background = background
 
     @classmethod
-    def from_atoms(cls, atoms: Atoms, names: tuple[str, ...] | None = None) -> Mixture:
+    def from_atoms(
+        cls,
+        atoms: Atoms,
+        names: tuple[str, ...] | None = None,
+        background: Background | None = None,
+    ) -> Mixture:
         """Make a mixture of atoms that are known to be valid; nothing is checked or copied."""
         mixture = cls.__new__(cls)
-        mixture._atoms, mixture._names = atoms, names
+        mixture._atoms, mixture._names, mixture._background = atoms, names, background
         return mixture
+
+    @property
+    def background(self) -> Background | None:
+        """The constant density of rows that belong to no component, or None."""
+        return self._background
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
@@ -117,7 +138,8 @@ class Mixture(AtomDistribution):
 
     def named(self, feature_names: Sequence[str] | None) -> Mixture:
         """The same mixture with other names of the features, or with none."""
-        return Mixture.from_atoms(self._atoms, _checked_names(feature_names, self.n_features))
+        names = checked_names(feature_names, self.n_features)
+        return Mixture.from_atoms(self._atoms, names, self._background)
 
     @property
     def weights(self) -> Array:
@@ -185,13 +207,37 @@ class Mixture(AtomDistribution):
         is that of known errors in the rows, in the shapes that :class:`Samples` takes.
         """
         log_joint = self.log_joint(X, noise_covariance)
-        return _logsumexp(log_joint)
+        if self._background is None:
+            return log_sum(log_joint)
+        beyond = self._like(self._background.log_joint(to_numpy(self._checked_rows(X))))
+        return log_sum(namespace(log_joint).concat([log_joint, beyond[:, None]], axis=1))
+
+    def outlier_probability(
+        self, X: ArrayLike, noise_covariance: ArrayLike | None = None
+    ) -> np.ndarray:
+        """The probability that each row belongs to no component, of shape (p,).
+
+        It is 0 without a background. Gaps and known errors are as in :meth:`log_prob`.
+        """
+        density = to_numpy(self.log_prob(X, noise_covariance))
+        if self._background is None:
+            return np.zeros(len(density))
+        beyond = self._background.log_joint(to_numpy(self._checked_rows(X)))
+        known = np.where(np.isfinite(density), density, 0.0)
+        return np.exp(np.minimum(beyond - known, 0.0))
 
     def log_joint(self, X: ArrayLike, noise_covariance: ArrayLike | None = None) -> Array:
         """The logarithm of λ_j N(x_i; μ_j, Σ_j) for each row and component, of shape (p, m).
 
-        Gaps and known errors are as in :meth:`log_prob`.
+        Beside a background, λ_j are shares of all rows. Gaps and known errors are as in
+        :meth:`log_prob`.
         """
+        log_joint = self._log_joint(X, noise_covariance)
+        if self._background is None:
+            return log_joint
+        return log_joint + float(np.log1p(-self._background.share))
+
+    def _log_joint(self, X: ArrayLike, noise_covariance: ArrayLike | None) -> Array:
         X = self._checked_rows(X)
         if noise_covariance is not None or not all_finite(X):
             return self._like(self._given(X, noise_covariance).log_joint())
@@ -265,19 +311,22 @@ class Mixture(AtomDistribution):
 
         ``features`` are positions from 0, a mask of True and False, or a slice.
         """
-        kept = index_array(self._positions(features, "features"), self.means)
+        kept = index_array(feature_positions(features, self.n_features), self.means)
         xp = namespace(self.means)
         means = xp.take(self.means, kept, axis=1)
         atoms = Atoms(self.weights, means, self._atoms.covariance.marginal(kept))
-        return Mixture.from_atoms(atoms, self._names_at(kept))
+        background = self._background
+        if background is not None:
+            background = background.marginal(to_numpy(kept))
+        return Mixture.from_atoms(atoms, self._names_at(kept), background)
 
     def condition(self, features: Features, values: ArrayLike) -> Mixture:
         """The mixture of the other features, given that ``features`` take ``values``.
 
         Use it to predict some features from others. The covariances of ``features`` must not be
-        singular.
+        singular. A background has the share that the values give it.
         """
-        given_positions = self._positions(features, "features")
+        given_positions = feature_positions(features, self.n_features)
         kept_positions = np.setdiff1d(np.arange(self.n_features), given_positions)
         if len(kept_positions) == 0:
             raise ValueError("condition leaves no feature; use log_prob for the density of a point")
@@ -289,7 +338,11 @@ class Mixture(AtomDistribution):
                 f"values must hold {len(given_positions)} number(s), one for each of features, "
                 f"but holds {values.shape[0]}"
             )
-        log_joint = self.marginal(given_positions).log_joint(values[None, :])[0, :]
+        marginal, background = self.marginal(given_positions), self._background
+        log_joint = marginal.log_joint(values[None, :])[0, :]
+        if background is not None:
+            share = min(float(marginal.outlier_probability(values[None, :])[0]), 1 - 1e-12)
+            background = Background(share, background.widths[kept_positions])
         weights = xp.exp(log_joint - xp.max(log_joint))
         weights = weights / xp.sum(weights)
         given = index_array(given_positions, self.means)
@@ -297,7 +350,8 @@ class Mixture(AtomDistribution):
         deltas = values[None, :] - xp.take(self.means, given, axis=1)
         shift, covariance = self._atoms.covariance.condition(kept, given, deltas)
         means = xp.take(self.means, kept, axis=1) + shift
-        return Mixture.from_atoms(Atoms(weights, means, covariance), self._names_at(kept))
+        atoms = Atoms(weights, means, covariance)
+        return Mixture.from_atoms(atoms, self._names_at(kept), background)
 
     def _names_at(self, kept: Array) -> tuple[str, ...] | None:
         if self._names is None:
@@ -311,9 +365,10 @@ class Mixture(AtomDistribution):
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Mixture:
         """Read a file that :meth:`save` wrote; nothing in the file is executed."""
-        arguments = read_model(path)
+        parameters, evenly = read_model(path)
         try:
-            return cls(**arguments)
+            background = None if evenly is None else Background(*evenly)
+            return cls(**parameters, background=background)
         except ValueError as error:
             raise ValueError(f"{path} is not a momentmix model: {error}") from error
 
@@ -327,63 +382,11 @@ class Mixture(AtomDistribution):
             raise ValueError("X must not hold infinity; NaN is a gap")
         return X
 
-    def _positions(self, features: Features, name: str) -> np.ndarray:
-        """Distinct positions in 0..n-1, from positions (negative ones count from the end), a mask
-        or a slice.
-        """
-        if isinstance(features, slice):
-            features = np.arange(self.n_features)[features]
-        chosen = np.atleast_1d(to_numpy(features))
-        if chosen.dtype == bool:
-            if chosen.shape != (self.n_features,):
-                raise ValueError(f"{name} as a mask must have {self.n_features} entries")
-            chosen = np.flatnonzero(chosen)
-        if chosen.ndim != 1 or chosen.size == 0 or chosen.dtype.kind not in "iu":
-            raise ValueError(f"{name} must be one or more feature positions, got {features!r}")
-        if chosen.min() < -self.n_features or chosen.max() >= self.n_features:
-            raise ValueError(f"{name} must lie in 0..{self.n_features - 1}, got {chosen.tolist()}")
-        chosen = chosen.astype(np.int64) % self.n_features
-        if len(np.unique(chosen)) < len(chosen):
-            raise ValueError(f"{name} names a feature twice: {chosen.tolist()}")
-        return chosen
-
     def __repr__(self) -> str:
         return mixture_in_words(self)
 
     def _repr_html_(self) -> str:
         return mixture_in_html(self)
-
-
-def _refuse_overflow(covariances: Array, n: int) -> None:
-    """Sums of 4n entries must be finite, or the check for negative eigenvalues means nothing."""
-    xp = namespace(covariances)
-    size = float(xp.max(xp.abs(covariances))) if 0 not in covariances.shape else 0.0
-    bound = float(xp.finfo(covariances.dtype).max) / (4 * n)
-    if bound < size < float("inf"):
-        raise ValueError(
-            f"covariances reach {size:.3g}, but above {bound:.3g} arithmetic overflows; rescale "
-            "the features"
-        )
-
-
-def _checked_names(names: Sequence[str] | None, n: int) -> tuple[str, ...] | None:
-    if names is None:
-        return None
-    names = tuple(map(str, names))
-    if len(names) != n:
-        raise ValueError(f"{len(names)} feature_names for {n} features")
-    if len(set(names)) < n:
-        raise ValueError(f"feature_names must differ, got {', '.join(names)}")
-    return names
-
-
-def _logsumexp(x: Array) -> Array:
-    xp = namespace(x)
-    highest = xp.max(x, axis=1, keepdims=True)
-    # Where all densities are 0 to float64, so is their sum.
-    known = xp.where(xp.isfinite(highest), highest, xp.zeros_like(highest))
-    with np.errstate(divide="ignore"):
-        return known[:, 0] + xp.log(xp.sum(xp.exp(x - known), axis=1))
 
 
 def _generator(random_state: RandomState) -> np.random.Generator:

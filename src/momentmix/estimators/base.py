@@ -24,10 +24,11 @@ from momentmix.estimators.collapse import warn_of_collapse, warn_of_end
 from momentmix.estimators.predictions import MixturePredictions
 from momentmix.estimators.rows import Table, checked_rows, rows_to_fit
 from momentmix.fitting.plan import Plan, Sizes
-from momentmix.fitting.problem import Problem
+from momentmix.fitting.problem import Problem, mixture_of
 from momentmix.fitting.solve import solve
 from momentmix.matching.fit import Fit
 from momentmix.observed import noise_of_rows
+from momentmix.support.array import to_numpy
 from momentmix.support.checks import generator
 from momentmix.support.parallel import thread_limit
 
@@ -371,14 +372,13 @@ class MixtureEstimator(MixturePredictions):
 
     def _set(self, problem: Problem, fit: Fit) -> None:
         """Fitted attributes, from a fit in the coordinates of X."""
-        kind, (weights, means, covariances) = problem.frame.kind, fit.parameters
-        weights = weights / weights.sum()
-        covariances = np.ascontiguousarray(covariances)
+        kind, covariances = problem.frame.kind, np.ascontiguousarray(fit.parameters.covariances)
         precisions: tuple[np.ndarray | None, np.ndarray | None] = None, None
         if problem.definite:
             precisions = kind.precision_cholesky(covariances)
         names = vars(self).get("feature_names_in_")
-        self.mixture_ = Mixture(weights, means, covariances, kind.name, feature_names=names)
+        self.mixture_ = mixture_of(kind, fit.parameters, fit.widths, names)
+        weights, means = to_numpy(self.mixture_.weights), fit.parameters.means
         self.weights_, self.means_ = self._as_given(weights), self._as_given(means)
         self.covariances_ = self._as_given(covariances)
         self.precisions_, self.precisions_cholesky_ = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -12,8 +13,10 @@ from momentmix.data.observed import ObservedData
 from momentmix.data.sources import Data
 from momentmix.estimators.auto import chosen, refuse_auto, with_choice
 from momentmix.estimators.base import SOLVED, Reader
+from momentmix.estimators.outliers import OutlierAnswers
 from momentmix.estimators.settings import check_mixture_settings
 from momentmix.estimators.trust import TrustedEstimator
+from momentmix.fitting.outliers import BACKGROUND_PARAMETERS
 from momentmix.fitting.plan import Plan, Sizes, mixture_order, plan_mixture
 from momentmix.fitting.problem import Problem, mixture_problem
 from momentmix.likelihood.starts import InitParams
@@ -25,7 +28,7 @@ from momentmix.support.checks import generator
 from momentmix.support.parallel import thread_limit
 
 
-class MomentMixture(TrustedEstimator):
+class MomentMixture(OutlierAnswers, TrustedEstimator):
     """Gaussian mixture model with the methods of scikit-learn's ``GaussianMixture``.
 
     Fits rows in memory by EM on a penalised likelihood, and then repairs the result: it merges two
@@ -128,6 +131,12 @@ class MomentMixture(TrustedEstimator):
         with the weight of n²/4 rows times the share of gaps, or less where many rows have none: few
         rows show many features together, and without a prior covariances can become flat where
         hardly any row would tell.
+    outliers : {"none", "auto", "uniform"} or float, default="none"
+        Whether some rows may belong to no component. If so, the fit has a background of constant
+        density that takes them in, and ``predict`` gives -1 for them. "auto" finds the density from
+        the other rows: that of rows spread evenly over their box. "uniform" takes the box of all
+        rows, as R's mclust does. A number is "auto" with so large a share of outliers at most; else
+        it is 0.5. Where there are no outliers the fit is one without a background.
 
     Attributes
     ----------
@@ -171,6 +180,8 @@ class MomentMixture(TrustedEstimator):
         warning about them, and BIC and AIC mean little then.
     history_ : list of float
         The difference of the moments after each iteration of that start.
+    outlier_share_ : float
+        The share of the rows that belong to no component; 0 if there is no background.
     moments_ : MomentTensors
         After ``partial_fit``: the moments of all batches.
 
@@ -211,7 +222,7 @@ class MomentMixture(TrustedEstimator):
     True
     """
 
-    _solved = (*SOLVED, "n_components_", "covariance_type_")
+    _solved = (*SOLVED, "n_components_", "covariance_type_", "outlier_share_")
 
     def __init__(
         self,
@@ -242,6 +253,7 @@ class MomentMixture(TrustedEstimator):
         n_jobs: int | None = None,
         moments: Literal["auto", "tensors", "samples"] = "auto",
         prior: float | Literal["auto", "cv"] | None = "auto",
+        outliers: float | Literal["none", "auto", "uniform"] = "none",
     ) -> None:
         self.n_components = n_components
         self.covariance_type: str = covariance_type
@@ -269,6 +281,7 @@ class MomentMixture(TrustedEstimator):
         self.n_jobs = n_jobs
         self.moments = moments
         self.prior = prior
+        self.outliers = outliers
 
     def _check_settings(self) -> None:
         check_mixture_settings(self)
@@ -297,9 +310,14 @@ class MomentMixture(TrustedEstimator):
         return plan_mixture(self, sizes, self._previous_solution())
 
     def _plan_as_fitted(self, sizes: Sizes) -> Plan:
-        return plan_mixture(
-            with_choice(self, self.covariance_type_, self.n_components_), sizes, None
-        )
+        chosen = with_choice(self, self.covariance_type_, self.n_components_)
+        background = self.mixture_.background
+        if background is None or sizes.place != "memory":
+            chosen.outliers = "none"
+        plan = plan_mixture(chosen, sizes, None)
+        if background is None or plan.outliers is None:
+            return plan
+        return replace(plan, outliers=plan.outliers._replace(widths=background.widths))
 
     def _problem(self, data: Data | ObservedData, plan: Plan) -> Problem:
         return mixture_problem(data, plan)
@@ -309,6 +327,8 @@ class MomentMixture(TrustedEstimator):
         self.covariance_type_ = problem.frame.kind.name
         try:
             super()._set(problem, fit)
+            background = self.mixture_.background
+            self.outlier_share_ = 0.0 if background is None else background.share
         except np.linalg.LinAlgError as error:
             raise ValueError(
                 f"a fitted covariance is singular with reg_covar={self.reg_covar:g}; raise it, "
@@ -316,4 +336,5 @@ class MomentMixture(TrustedEstimator):
             ) from error
 
     def _n_parameters(self) -> int:
-        return parameter_count(self.mixture_.atoms.covariance.kind, *self.means_.shape)
+        count = parameter_count(self.mixture_.atoms.covariance.kind, *self.means_.shape)
+        return count if self.mixture_.background is None else count + BACKGROUND_PARAMETERS

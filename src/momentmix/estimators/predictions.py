@@ -77,7 +77,8 @@ class MixturePredictions(DensityMixin, BaseEstimator):
         Returns
         -------
         array of shape (p,)
-            Whole numbers from 0. For Dask input it is a lazy Dask array.
+            Whole numbers from 0. For Dask input it is a lazy Dask array. After a fit with
+            ``outliers``, -1 is for rows that more probably than not belong to no component.
         """
         return self._by_row(X, noise_covariance, _most_probable, dtype=np.int64)
 
@@ -279,7 +280,10 @@ def _log_density(mixture: Mixture, X: np.ndarray, noise_covariance: Table) -> np
 
 
 def _most_probable(mixture: Mixture, X: np.ndarray, noise_covariance: Table) -> np.ndarray:
-    return to_numpy(mixture.log_joint(X, noise_covariance)).argmax(axis=1)
+    labels = to_numpy(mixture.log_joint(X, noise_covariance)).argmax(axis=1)
+    if mixture.background is not None:
+        labels[mixture.outlier_probability(X, noise_covariance) > 0.5] = -1
+    return labels
 
 
 def _filled(mixture: Mixture, X: np.ndarray, noise_covariance: Table) -> np.ndarray:

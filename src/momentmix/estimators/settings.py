@@ -7,6 +7,7 @@ from numbers import Integral
 import numpy as np
 
 from momentmix.covariance import COVARIANCE_TYPES
+from momentmix.fitting.given import given_outliers
 from momentmix.fitting.plan import CommonSettings, KnownNoiseSettings, MixtureSettings
 from momentmix.likelihood.starts import INIT_PARAMS
 from momentmix.matching.starts import INITS
@@ -33,6 +34,7 @@ def check_mixture_settings(s: MixtureSettings) -> None:
             "plain starts of EM; give one of them"
         )
     whole_number("verbose_interval", s.verbose_interval, 1)
+    given_outliers(s.outliers)
     if s.prior is not None:
         number("prior", s.prior, 0, "auto", "cv")
         if s.prior == np.inf:

@@ -216,6 +216,7 @@ class TrustedEstimator(MixtureEstimator):
             warn_user(f"the bootstrap was interrupted after {len(found)} of {n_boot} fits")
         back = [problem.frame.back(parameters) for parameters in found]
         weights, means, covariances = (np.array(part) for part in zip(*back, strict=True))
+        weights /= weights.sum(axis=1, keepdims=True)  # beside a background they sum to less
         return Bootstrap(weights, means, covariances, interrupted)
 
     def _plan_as_fitted(self, sizes: Sizes) -> Plan:

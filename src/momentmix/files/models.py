@@ -19,7 +19,7 @@ from momentmix.support.array import Array, to_numpy
 FORMAT, VERSION = "momentmix-mixture", 1
 _NUMBERS = ("weights", "means", "covariances")
 _KEYS = {"format", "version", "covariance_type", "dtype", *_NUMBERS}
-_OPTIONAL = {"feature_names"}
+_OPTIONAL = {"feature_names", "background"}
 
 
 class Model(Protocol):
@@ -35,6 +35,17 @@ class Model(Protocol):
     def covariance_type(self) -> str: ...
     @property
     def feature_names(self) -> tuple[str, ...] | None: ...
+    @property
+    def background(self) -> Evenly | None: ...
+
+
+class Evenly(Protocol):
+    """What a file keeps of a background."""
+
+    @property
+    def share(self) -> float: ...
+    @property
+    def widths(self) -> np.ndarray: ...
 
 
 class Parameters(TypedDict):
@@ -60,13 +71,20 @@ def write_model(path: str | PathLike[str], mixture: Model) -> None:
     }
     if mixture.feature_names is not None:
         document["feature_names"] = list(mixture.feature_names)
+    if (background := mixture.background) is not None:
+        document["background"] = {"share": background.share, "widths": background.widths.tolist()}
     text = json.dumps(document, allow_nan=False) + "\n"
     with written_whole(path) as file:
         file.write(text.encode())
 
 
-def read_model(path: str | PathLike[str]) -> Parameters:
-    """The arguments of Mixture in a file of :func:`write_model`; else a ValueError."""
+def read_model(
+    path: str | PathLike[str],
+) -> tuple[Parameters, tuple[float, np.ndarray] | None]:
+    """The arguments of Mixture in a file of :func:`write_model`; else a ValueError.
+
+    Beside them share and widths of its background, if there is one.
+    """
 
     def refuse(why: str) -> ValueError:
         return ValueError(f"{path} is not a momentmix model: {why}")
@@ -102,15 +120,25 @@ def read_model(path: str | PathLike[str]) -> Parameters:
         raise refuse(f"dtype is {document['dtype']!r}")
     try:
         arrays = {name: _numbers(document[name], document["dtype"]) for name in _NUMBERS}
+        background = _background(document.get("background"))
     except (ValueError, OverflowError, RecursionError) as error:
         raise refuse(str(error)) from error
-    return {
+    parameters: Parameters = {
         "weights": arrays["weights"],
         "means": arrays["means"],
         "covariances": arrays["covariances"],
         "covariance_type": document["covariance_type"],
         "feature_names": names,
     }
+    return parameters, background
+
+
+def _background(value: object) -> tuple[float, np.ndarray] | None:
+    if value is None:
+        return None
+    if not isinstance(value, dict) or value.keys() != {"share", "widths"}:
+        raise ValueError("background is not an object with share and widths")
+    return float(_numbers(value["share"], "float64")), _numbers(value["widths"], "float64")
 
 
 def _are_names(value: object) -> bool:
@@ -119,7 +147,7 @@ def _are_names(value: object) -> bool:
     return len(set(value)) == len(value)
 
 
-def _numbers(value: list[object], dtype: str) -> np.ndarray:
+def _numbers(value: object, dtype: str) -> np.ndarray:
     if _holds_truth(value):
         raise ValueError("a parameter holds something else than numbers: true or false")
     array = np.asarray(value)

@@ -1,4 +1,4 @@
-"""A start as a user gives it, whole or in part: each part is checked, and errors name it."""
+"""What a user asks for: a start, whole or in part, and outliers; checked, and errors name it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,33 @@ import numpy as np
 
 from momentmix.covariance import Kind, component_covariance
 from momentmix.support.array import ArrayLike, as_float_array, to_numpy
+from momentmix.support.checks import number, one_of
+
+#: The largest share of outliers, unless a smaller one is asked for.
+MOST_OUTLIERS = 0.5
+
+
+class Outliers(NamedTuple):
+    """What is asked for where some rows may belong to no component."""
+
+    most: float  # their share, at most
+    robust: bool  # the density of their background is found from the other rows
+    widths: np.ndarray | None = None  # of which the background is made, if they are known
+
+
+def given_outliers(outliers: str | float) -> Outliers | None:
+    """The setting of a user, checked: "none", "auto", "uniform" or the largest share."""
+    if isinstance(outliers, str):
+        one_of("outliers", outliers, ("none", "auto", "uniform"))
+        return None if outliers == "none" else Outliers(MOST_OUTLIERS, outliers == "auto")
+    number("outliers", outliers, 0, "none", "auto", "uniform")
+    share = float(outliers)
+    if share > MOST_OUTLIERS:
+        raise ValueError(
+            f"outliers must be at most {MOST_OUTLIERS:g}, the share of rows that belong to no "
+            f"component, got {outliers!r}; if more rows are odd than not, the rest is the exception"
+        )
+    return Outliers(share, robust=True) if share > 0 else None
 
 
 class Start(NamedTuple):

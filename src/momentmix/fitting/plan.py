@@ -17,7 +17,14 @@ from momentmix.covariance import Kind, LogNormalPrior, Spherical, common_noise, 
 from momentmix.data.parameters import Parameters
 from momentmix.data.sources import Place
 from momentmix.distributions.mixture import Mixture
-from momentmix.fitting.given import Start, given_covariances, given_means, given_weights
+from momentmix.fitting.given import (
+    Outliers,
+    Start,
+    given_covariances,
+    given_means,
+    given_outliers,
+    given_weights,
+)
 from momentmix.likelihood.starts import InitParams
 from momentmix.matching.costs import EXPLICIT_PARAMETERS, is_explicit, tensors_pay
 from momentmix.matching.identifiability import (
@@ -81,6 +88,7 @@ class MixtureSettings(CommonSettings, Protocol):
     verbose_interval: int
     moments: Literal["auto", "tensors", "samples"]
     prior: float | Literal["auto", "cv"] | None
+    outliers: float | Literal["none", "auto", "uniform"]
 
 
 class KnownNoiseSettings(CommonSettings, Protocol):
@@ -132,6 +140,7 @@ class Plan:
     anchored: bool = False  # covariances are held where gaps leave them open
     rounding: bool = False  # no covariance is less than what rounding of the columns hides
     floor: float = 0.0  # the least variance, in units of the data
+    outliers: Outliers | None = None  # rows may belong to no component
 
     def weights(self, unit: float, derived: Sequence[float]) -> list[float]:
         """Weights over the orders: ω in a frame's unit, those given, or those derived."""
@@ -194,6 +203,7 @@ def plan_mixture(s: MixtureSettings, sizes: Sizes, last: Mixture | None) -> Plan
         cross_validated=s.prior == "cv" and in_memory,
         anchored=s.prior is not None,
         rounding=s.prior is not None,
+        outliers=_outliers(s, sizes),
         floor=max(float(s.reg_covar), LEAST_VARIANCE),
         tol=float(s.tol),
         max_iter=int(s.max_iter),
@@ -225,6 +235,18 @@ def plan_known_noise(s: KnownNoiseSettings, sizes: Sizes, last: Mixture | None) 
         start=_last(s, None, n, last) or given,
         by_weight=not s.warm_start and given is None,
         verbose=s.verbose,
+    )
+
+
+def _outliers(s: MixtureSettings, sizes: Sizes) -> Outliers | None:
+    """Whether rows may belong to no component, for which they have to be here."""
+    outliers = given_outliers(s.outliers)
+    if outliers is None or sizes.place == "memory":
+        return outliers
+    where = "on a cluster" if sizes.place == "cluster" else "moments, and no rows"
+    raise ValueError(
+        f"outliers={s.outliers!r} looks at rows in memory, but these are {where}; fit a sample of "
+        "the rows, or use outliers='none'"
     )
 
 

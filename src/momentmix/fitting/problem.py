@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
@@ -11,12 +12,14 @@ from momentmix.cluster.rows import DaskRows
 from momentmix.covariance import Anchor, Bound, Kind
 from momentmix.data.cluster import ClusterData
 from momentmix.data.content import LARGE_DATA
+from momentmix.data.crowding import sheltered_frame
 from momentmix.data.frame import Frame
 from momentmix.data.gaps import check_gaps, tensors_with_gaps
 from momentmix.data.observed import ObservedData
-from momentmix.data.parameters import Parameters
+from momentmix.data.parameters import Parameters, outlier_share
 from momentmix.data.rounding import least_variances, rounding_variances
 from momentmix.data.sources import AtomData, Data, TensorData
+from momentmix.distributions.background import Background
 from momentmix.distributions.mixture import Mixture
 from momentmix.distributions.moment_tensors import MomentTensors
 from momentmix.fitting.plan import Plan
@@ -90,6 +93,7 @@ class Problem:
     cluster: DaskRows | None = None  # rows on a cluster, which know how often they were read
     passes: int = 0  # over rows in memory, that it took to get here
     definite: bool = True  # covariances can be inverted; known noise may be singular
+    widths: np.ndarray | None = None  # of the box of a background, in the units of X; (n,)
 
     def collapse(self, fit: Fit) -> Collapse | None:
         """Which components have collapsed; None where covariances are known."""
@@ -111,7 +115,7 @@ class Problem:
         value = fit.log_likelihood - shift
         if self.rows is not None and self._is_scored(fit.parameters):
             # Of the parameters as they will be: rounded in the units of X, which a peak notices.
-            mixture = Mixture(*parameters, self.frame.kind.name)
+            mixture = mixture_of(self.frame.kind, parameters, fit.widths)
             scores = to_numpy(mixture.log_prob(self.rows.X))
             value = float(np.average(scores, weights=self.rows.weights))
         passes = fit.n_passes + self.passes if self.cluster is None else self.cluster.n_passes
@@ -133,6 +137,25 @@ class Problem:
         )
 
 
+def mixture_of(
+    kind: Kind,
+    parameters: Parameters,
+    widths: np.ndarray | None,
+    names: Sequence[str] | None = None,
+) -> Mixture:
+    """Parameters in the coordinates of X as a mixture, with a background if it has widths."""
+    weights, means, covariances = parameters
+    background = None if widths is None else Background(outlier_share(weights), widths)
+    return Mixture(
+        weights / weights.sum(),
+        means,
+        np.ascontiguousarray(covariances),
+        kind.name,
+        feature_names=names,
+        background=background,
+    )
+
+
 def mixture_problem(data: Data | ObservedData, plan: Plan, frame: Frame | None = None) -> Problem:
     """The problem of a mixture whose covariances are to be found.
 
@@ -140,18 +163,35 @@ def mixture_problem(data: Data | ObservedData, plan: Plan, frame: Frame | None =
     """
     if isinstance(data, ClusterData):
         return _on_cluster(data, plan)
+    if plan.polish and isinstance(data, AtomData | ObservedData):
+        if isinstance(data, AtomData):
+            problem = _of_rows(data, plan, frame)
+        else:
+            problem = _of_observed(data, plan, frame)
+        outliers = plan.outliers
+        if outliers is None or outliers.widths is None:
+            return problem
+        return with_background(problem, outliers.widths, outliers.most)
     if isinstance(data, ObservedData):
-        if plan.polish:
-            return _of_observed(data, plan, frame)
         return _of_moments(data.moments(plan.order, plan.tensors), replace(plan, tensors=False))
-    if isinstance(data, AtomData) and plan.polish:
-        return _of_rows(data, plan, frame)
     return _of_moments(data, plan)
+
+
+def with_background(problem: Problem, widths: np.ndarray, most: float) -> Problem:
+    """The problem with a background of so many units in each feature of X."""
+    likelihood = problem.likelihood
+    assert isinstance(likelihood, RowLikelihood)
+    volume = problem.frame.log_volume
+    return replace(
+        problem,
+        likelihood=likelihood.with_background(np.log(widths), volume, most),
+        widths=widths,
+    )
 
 
 def _of_rows(rows: AtomData, plan: Plan, frame: Frame | None) -> Problem:
     """Rows in memory: the likelihood decides, and moments are starts at most."""
-    frame = frame or _frame(rows, plan)
+    frame = frame or _row_frame(rows, plan)
     scaled = rows.within(frame).in_order()
     likelihood = _row_likelihood(rows, scaled, frame, plan)
     weights = gaussian_weights(plan.order)
@@ -164,7 +204,7 @@ def _of_rows(rows: AtomData, plan: Plan, frame: Frame | None) -> Problem:
 def _of_observed(data: ObservedData, plan: Plan, frame: Frame | None) -> Problem:
     """Rows with gaps or noise in memory: as other rows, with the likelihood of what was seen."""
     _warn_of_light_rows(plan, data.rows, data.count)
-    frame = frame or _frame(data, plan)
+    frame = frame or _row_frame(data, plan)
     rows, rounding = data.within(frame), plan.rounding and data.table.noise is None
     likelihood = ObservedLikelihood(
         rows,
@@ -254,6 +294,12 @@ def _frame(data: Data | ObservedData, plan: Plan) -> Frame:
     """Centred and scaled coordinates; the paper's ω speaks of the given origin and one unit."""
     frame = data.frame(plan.kind)
     return frame if plan.omega is None else Frame.about_the_origin(plan.kind, frame)
+
+
+def _row_frame(data: AtomData | ObservedData, plan: Plan) -> Frame:
+    """The same for rows in memory, of which some may be far off and belong to no component."""
+    sheltered = plan.outliers is not None and plan.omega is None
+    return sheltered_frame(data, plan.kind) if sheltered else _frame(data, plan)
 
 
 def _moments(

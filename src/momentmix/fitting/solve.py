@@ -6,6 +6,9 @@
     rows in memory              EM from plain starts, each repaired, or from moment fits
     a cluster, known noise      EM from the moment estimate
 
+Where rows may belong to no component, the density of those is settled first, and whether there are
+any is decided last.
+
 Ctrl-C ends each with the best so far.
 """
 
@@ -13,11 +16,12 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 
 import numpy as np
 
 from momentmix.data.parameters import Parameters, by_weight
+from momentmix.fitting.outliers import if_it_pays, settled
 from momentmix.fitting.plan import Plan
 from momentmix.fitting.problem import Problem
 from momentmix.fitting.start import starting_point
@@ -56,7 +60,23 @@ def _solved(
     problem: Problem, plan: Plan, start: Parameters | None, rng: np.random.Generator
 ) -> Fit | None:
     likelihood = problem.likelihood
-    if plan.m == 1 and start is None and (likelihood is None or likelihood.complete):
+    if plan.outliers is not None and isinstance(likelihood, RowLikelihood):
+        problem, first = settled(problem, plan, start, rng)
+        found = _searched(problem, plan, start, rng, first)
+        return None if found is None else if_it_pays(problem, plan, found)
+    return _searched(problem, plan, start, rng)
+
+
+def _searched(
+    problem: Problem,
+    plan: Plan,
+    start: Parameters | None,
+    rng: np.random.Generator,
+    first: Parameters | None = None,
+) -> Fit | None:
+    """The fit to moments or to rows, of which ``first`` is a guess to look at before others."""
+    likelihood, simple = problem.likelihood, plan.outliers is None
+    if simple and plan.m == 1 and start is None and (likelihood is None or likelihood.complete):
         only = problem.moments.single()
         return only if likelihood is None else _valued(only, likelihood)
     if likelihood is None:
@@ -65,7 +85,7 @@ def _solved(
         assert isinstance(likelihood, RowLikelihood)
         # As in scikit-learn: a start alone.
         start = next(plain_starts(likelihood, plan.m, rng, plan.init_params))
-    fit = _climbed(problem, likelihood, plan, start, rng)
+    fit = _climbed(problem, likelihood, plan, start, rng, first)
     if fit is None or fit.interrupted:
         return fit
     if plan.cross_validated and likelihood.prior is not None:
@@ -121,6 +141,7 @@ def _climbed(
     plan: Plan,
     start: Parameters | None,
     rng: np.random.Generator,
+    first: Parameters | None = None,
 ) -> Fit | None:
     """The best optimum of the likelihood that the plan looks for; None if there is none yet."""
     if start is not None:
@@ -128,7 +149,7 @@ def _climbed(
     elif plan.search == "estimate":
         fit = _from_estimate(problem, likelihood, plan, rng)
     elif plan.search == "plain":
-        fit = _from_plain_starts(likelihood, plan, rng)
+        fit = _from_plain_starts(likelihood, plan, rng, first)
     else:
         fit = _from_moment_fits(problem, likelihood, plan, rng)
     if fit is None or likelihood.prior is None:
@@ -163,7 +184,9 @@ def _reached(fit: Fit, result: EMResult, n_iter: int) -> Fit:
     )
 
 
-def _from_plain_starts(likelihood: Likelihood, plan: Plan, rng: np.random.Generator) -> Fit | None:
+def _from_plain_starts(
+    likelihood: Likelihood, plan: Plan, rng: np.random.Generator, first: Parameters | None
+) -> Fit | None:
     """EM from starts without moments, each repaired, until enough agree."""
     sample = likelihood.sample(rng)
     with Progress(plan.verbose, plan.n_init or 10) as progress:
@@ -172,6 +195,8 @@ def _from_plain_starts(likelihood: Likelihood, plan: Plan, rng: np.random.Genera
         if plan.n_init is not None:
             starts = plain_starts(sample, plan.m, rng, plan.init_params)
             candidates = map(Candidate, islice(starts, plan.n_init))
+        if first is not None:
+            candidates = chain([Candidate(first)], candidates)
         return search.finished(likelihood, candidates, repair=True)
 
 

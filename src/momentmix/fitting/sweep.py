@@ -17,6 +17,7 @@ from momentmix.covariance import Kind
 from momentmix.data.observed import ObservedData
 from momentmix.data.parameters import by_weight
 from momentmix.data.sources import AtomData
+from momentmix.fitting.outliers import BACKGROUND_PARAMETERS, if_it_pays, settled
 from momentmix.fitting.plan import Plan
 from momentmix.fitting.problem import Problem, mixture_problem, resized
 from momentmix.fitting.solve import solve
@@ -29,6 +30,8 @@ from momentmix.matching.identifiability import is_enough, parameter_count
 from momentmix.support.parallel import single_threaded_blas
 from momentmix.support.progress import Progress
 
+#: Components of the fit that finds out how dense the background of outliers is, at most.
+SETTLING = 5
 #: Numbers on either side of the best that are settled, and climbed to the top.
 NEAR = 1
 
@@ -68,6 +71,8 @@ class Found:
         assert likelihood is not None
         value = self.fit.log_likelihood - self.problem.frame.log_volume
         parameters = parameter_count(plan.kind, plan.m, plan.n)
+        if self.fit.widths is not None:
+            parameters += BACKGROUND_PARAMETERS
         return -2 * likelihood.count * value + price * parameters
 
     @property
@@ -117,10 +122,10 @@ def sweep(
     """
     plan = plan_of(1)
     with Progress(plan.verbose, numbers[-1], plan.kind.name) as progress, single_threaded_blas():
-        fits = _Fits(data, plan_of, rng, price, progress)
         most = numbers[0]  # which is asked for, whether or not rows are enough
         while most < numbers[-1] and determined(most + 1, data.count, plan.n, plan.kind, order):
             most += 1
+        fits = _Fits(data, plan_of, rng, price, progress, most)
         fits.grow(most, patience, callback)
         fits.settle()
         fits.climb(numbers)
@@ -137,11 +142,15 @@ class _Fits:
         rng: np.random.Generator,
         price: float | None,
         progress: Progress,
+        most: int,
     ) -> None:
         self.data, self.plan_of, self.guided = data, cache(plan_of), price is not None
         self.price = float(np.log(data.count)) if price is None else price
         plan = self.plan_of(1)
         self.problem = mixture_problem(data, plan)
+        if plan.outliers is not None:
+            self._settle_outliers(min(most, SETTLING), rng)
+            plan = self.plan_of(1)
         assert isinstance(self.problem.likelihood, RowLikelihood)
         self.whole = self.problem.likelihood
         self.sample = replace(self.problem, likelihood=self.whole.sample(rng))
@@ -149,6 +158,18 @@ class _Fits:
         self.search = Sweep(self._rough, rng, plan.tol, plan.max_iter, progress.start)
         self.ends: dict[int, EMResult] = {}  # what was climbed to the top
         self._made: dict[int, tuple[EMResult, Found]] = {}
+
+    def _settle_outliers(self, m: int, rng: np.random.Generator) -> None:
+        """Find the background from a fit of so many components, once for all numbers."""
+        plan_of = self.plan_of
+        self.problem, _ = settled(self.problem, plan_of(m), None, rng)
+
+        def with_widths(m: int) -> Plan:
+            plan = plan_of(m)
+            assert plan.outliers is not None
+            return replace(plan, outliers=plan.outliers._replace(widths=self.problem.widths))
+
+        self.plan_of = cache(with_widths)
 
     def _rough(self, m: int) -> RowLikelihood:
         """The likelihood that is looked at on the way."""
@@ -162,7 +183,7 @@ class _Fits:
         result = self.ends.get(m, self.search.found[m])
         if m not in self._made or self._made[m][0] is not result:
             plan = self.plan_of(m)
-            fit = _fit(plan, result, self.search.n_iter)
+            fit = _fit(plan, result, self.search.n_iter, self.problem.widths)
             found = Found(resized(self.problem, self.data, plan), plan, fit)
             self._made[m] = result, found
         return self._made[m][1]
@@ -229,6 +250,8 @@ class _Fits:
 def searched(found: Found, rng: np.random.Generator) -> Found:
     """What the ordinary search finds, as for any other fit; or the fit itself if it is better."""
     rival = replace(found, fit=solve(found.problem, found.plan, rng))
+    if found.plan.outliers is not None:
+        found = replace(found, fit=if_it_pays(found.problem, found.plan, found.fit))
     if found.plan.cross_validated and not rival.fit.interrupted:  # by another prior
         return rival
     ours, theirs = (
@@ -240,7 +263,7 @@ def searched(found: Found, rng: np.random.Generator) -> Found:
     return replace(found, fit=replace(found.fit, interrupted=rival.fit.interrupted))
 
 
-def _fit(plan: Plan, result: EMResult, n_passes: int) -> Fit:
+def _fit(plan: Plan, result: EMResult, n_passes: int, widths: np.ndarray | None) -> Fit:
     return Fit(
         by_weight(plan.kind, result.parameters) if plan.by_weight else result.parameters,
         log_likelihood=result.log_likelihood,
@@ -251,4 +274,5 @@ def _fit(plan: Plan, result: EMResult, n_passes: int) -> Fit:
         interrupted=result.interrupted,
         log_likelihoods=(result.log_likelihood,),
         prior_strength=0.0 if plan.prior is None else plan.prior.strength,
+        widths=widths,
     )

@@ -33,6 +33,11 @@ def mixture_of(model: object) -> Mixture:
             f"a Mixture or a fitted MomentMixture is needed, got {type(model).__name__}; other "
             "estimators have theirs as mixture_, which estimated=False takes as it is"
         )
+    if model.background is not None:
+        raise UntestableError(
+            "a test compares all rows with the components, and this mixture has a background for "
+            "outliers; fit the rows that predict does not give -1, and test that fit"
+        )
     weights, means, covariances = (
         to_numpy(part).astype(np.float64, copy=False)
         for part in (model.weights, model.means, model.covariances)

@@ -77,20 +77,36 @@ class Density(NamedTuple):
             L[self.peaks.numbers] = self.peaks.log_joint(X)
         return L
 
-    def step_sums(self, X: np.ndarray, squares: np.ndarray, weights: np.ndarray) -> Sums:
-        """What EM steps need of some rows."""
-        L = self.log_joint(X, squares)
-        R, log_density = softmax(L.reshape(self.groups, len(L) // self.groups, len(X)), axis=1)
+    def step_sums(
+        self,
+        X: np.ndarray,
+        squares: np.ndarray,
+        weights: np.ndarray,
+        background: np.ndarray | None = None,
+    ) -> Sums:
+        """What EM steps need of some rows; ``background`` as ``softmax`` takes it, (S, 1, p)."""
+        L = self.log_joint(X, squares).reshape(self.groups, -1, len(X))
+        R, log_density = softmax(L, axis=1, background=background)
         R *= weights
-        R = R.reshape(L.shape)
+        R = R.reshape(-1, len(X))
         return Sums(log_density @ weights, R.sum(axis=1), R @ X, R @ squares)
 
 
-def softmax(L: np.ndarray, axis: int = 1) -> tuple[np.ndarray, np.ndarray]:
-    """exp(L) with sum 1 along the axis, and the logarithms of the sums; L is overwritten."""
+def softmax(
+    L: np.ndarray, axis: int = 1, background: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """exp(L) with sum 1 along the axis, and the logarithms of the sums; L is overwritten.
+
+    A ``background``, of length 1 along the axis, is one more term of the sums. What it takes is
+    missing from the result.
+    """
     highest = L.max(axis=axis, keepdims=True)
+    if background is not None:
+        highest = np.maximum(highest, background)
     L -= highest
     np.exp(L, out=L)
     total = L.sum(axis=axis, keepdims=True)
+    if background is not None:
+        total += np.exp(background - highest)
     L /= total
     return L, np.squeeze(highest + np.log(total), axis=axis)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Concatenate, NamedTuple, ParamSpec
 import numpy as np
 
 from momentmix.covariance import Anchor, Bound, Kind, LogNormalPrior, Pull
-from momentmix.data.parameters import Parameters
+from momentmix.data.parameters import Parameters, outlier_share
 from momentmix.likelihood.density import Sums
 from momentmix.solvers.anderson import Anderson
 
@@ -29,6 +29,8 @@ Arguments = ParamSpec("Arguments")
 FLAT, WIDE = 0.01, 0.1
 #: Steps after which an EM run that still gains is extrapolated.
 PATIENCE = 20
+#: The share with which a background begins, from which EM can lower and raise it.
+OPENING = 0.01
 
 
 class EMResult(NamedTuple):
@@ -55,7 +57,13 @@ class Likelihood:
     of all spherical components where it is known, and then stays. ``prior`` is that of the
     covariances, if any, beside ``count`` rows, and ``anchor`` what holds them where gaps leave
     them open.
+
+    With a background there are rows that belong to no component. The weights of a mixture then sum
+    to less than 1; what is missing is the share of the background, at most ``most_outliers``.
     """
+
+    #: Share of the rows that belong to no component at most; 0 without a background.
+    most_outliers: float = 0.0
 
     def __init__(
         self,
@@ -145,7 +153,8 @@ class Likelihood:
         safe = np.maximum(shares, 1e-300)[:, None]
         means = firsts / safe
         by_group = shares.reshape(groups, -1)
-        weights = (by_group / by_group.sum(axis=1, keepdims=True)).reshape(-1)
+        total = by_group.sum(axis=1, keepdims=True)
+        weights = (by_group / total * np.clip(total, 1 - self.most_outliers, 1.0)).reshape(-1)
         if self.variance is not None:
             return Parameters(weights, means, np.full(len(shares), self.variance))
         scatter, counts = self.kind.fitted(shares, means, seconds / safe), self.count * shares
@@ -156,6 +165,16 @@ class Likelihood:
         elif self.prior is not None:
             scatter = self.prior.pooled(counts, scatter)
         return Parameters(weights, means, self.kind.raised(scatter, self.floor))
+
+    def opened(self, parameters: Parameters, groups: int = 1) -> Parameters:
+        """Some mixtures, with some room for the background, which EM cannot find from nothing."""
+        if not self.most_outliers:
+            return parameters
+        weights = parameters.weights.reshape(groups, -1)
+        total = weights.sum(axis=1, keepdims=True)
+        least, most = 1 - self.most_outliers, 1 - min(OPENING, self.most_outliers / 2)
+        room = np.where(total > 1 - 1e-9, most, np.clip(total, least, 1.0))
+        return parameters._replace(weights=(weights / total * room).reshape(-1))
 
     def widened(self, parameters: Parameters) -> Parameters:
         """Parameters from which EM can go on: flat covariances are widened, to catch some rows."""
@@ -182,7 +201,7 @@ class Likelihood:
         extrapolation at once, covariances that went too far by halves. Where the last of
         ``max_iter`` steps leads is looked at too.
         """
-        run, i = _Run(parameters), 0
+        run, i = _Run(self.opened(parameters)), 0
         try:
             for i in range(1, max_iter + 2):
                 step = self.step(run.parameters)
@@ -218,6 +237,7 @@ class Likelihood:
             return results
         S = len(starts)
         at = Parameters(*(np.concatenate(parts) for parts in zip(*starts, strict=True)))
+        at = self.opened(at, S)
         for _ in range(steps):
             step = self.step(at, S)
             before, at = at, step.after
@@ -296,16 +316,20 @@ class _Run:
 def _encoded(parameters: Parameters) -> np.ndarray:
     """Parameters as one vector, for extrapolation."""
     weights, means, covariances = parameters
-    logs = np.log(np.maximum(weights, 1e-300))
+    shares = np.append(weights, outlier_share(weights))
+    logs = np.log(np.maximum(shares, 1e-300))
     return np.concatenate([logs, means.reshape(-1), covariances.reshape(-1)])
 
 
 def _decoded(likelihood: Likelihood, x: np.ndarray, like: Parameters) -> Parameters:
     """The way back, to parameters that are valid."""
     m, size = len(like.weights), like.means.size
-    weights = np.exp(x[:m] - np.max(x[:m]))
-    covariances = x[m + size :].reshape(like.covariances.shape)
+    shares = np.exp(x[: m + 1] - np.max(x[: m + 1]))
+    if not likelihood.most_outliers:
+        shares[m] = 0.0
+    shares /= shares.sum()
+    covariances = x[m + 1 + size :].reshape(like.covariances.shape)
     if likelihood.variance is None:
         covariances = likelihood.kind.raised(covariances, likelihood.floor)
-    means = x[m : m + size].reshape(like.means.shape)
-    return Parameters(weights / weights.sum(), means, covariances)
+    means = x[m + 1 : m + 1 + size].reshape(like.means.shape)
+    return Parameters(shares[:m], means, covariances)

@@ -125,9 +125,8 @@ def _candidates(
     not meddle with each other.
     """
     kind, m = likelihood.kind, len(parameters.weights)
-    log_joint = likelihood.log_joint(parameters)
-    dropped = drop_losses(log_joint.copy(), likelihood.weights, parameters.weights)
-    R, _ = softmax(log_joint)
+    dropped = drop_losses(likelihood, parameters)
+    R, _ = likelihood.responsibilities(parameters)
     prior = likelihood.prior
     penalties = np.zeros(m)
     if prior is not None:
@@ -189,17 +188,17 @@ def _independent(scored: list[Exchange]) -> list[Exchange]:
     return kept
 
 
-def drop_losses(L: np.ndarray, weights: np.ndarray, shares: np.ndarray) -> np.ndarray:
-    """What leaving out each component costs in mean log-likelihood, the others kept; (m,).
-
-    L (p, m) is log λ_j N(x_i; μ_j, Σ_j), and is overwritten.
-    """
+def drop_losses(likelihood: RowLikelihood, parameters: Parameters) -> np.ndarray:
+    """What leaving out each component costs in mean log-likelihood, the others kept; (m,)."""
+    L, weights, shares = likelihood.log_joint(parameters), likelihood.weights, parameters.weights
+    background = likelihood.beyond(parameters)
     p, m = L.shape
     top = np.argmax(L, axis=1)
     rest = L.copy()
     rest[np.arange(p), top] = -np.inf
-    _, without_top = softmax(rest) if m > 1 else (rest, np.full(p, -np.inf))
-    R, log_density = softmax(L)
+    alone = m == 1 and background is None
+    without_top = np.full(p, -np.inf) if alone else softmax(rest, background=background)[1]
+    R, log_density = softmax(L, background=background)
     R[np.arange(p), top] = 0
     losses = -(weights @ np.log1p(-R))
     losses += np.bincount(top, weights * (log_density - without_top), minlength=m)
@@ -227,7 +226,7 @@ def _split(
     sides = [side for side in (along > middle).T if 2 <= side.sum() <= len(side) - 2]
     if not sides:
         return best
-    local = likelihood.part(own, weights, share, prior)
+    local = likelihood.part(own, weights, share, prior).without_background()
     one = local.single()
     single = local.value(one) - local.penalty(one)
     starts = [
@@ -319,4 +318,5 @@ def _exchanged(kind: Kind, parameters: Parameters, split: Split, exchange: Excha
     if i != j:
         weights[i], means[i], one = merged(kind, parameters, i, j)
         covariances = kind.replaced(covariances, [i], one[None])
-    return Parameters(weights / weights.sum(), means, covariances)
+    weights *= parameters.weights.sum() / weights.sum()
+    return Parameters(weights, means, covariances)

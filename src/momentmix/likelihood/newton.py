@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from momentmix.data.parameters import Parameters
+from momentmix.data.parameters import Parameters, outlier_share
 from momentmix.likelihood.em import EMResult
 from momentmix.likelihood.information import information
 from momentmix.likelihood.rows import RowLikelihood
@@ -87,7 +87,7 @@ def _step(
 
 
 def _moved(likelihood: RowLikelihood, directions: Directions, step: np.ndarray) -> Parameters:
-    """Parameters after a step, with weights of sum 1 and covariances above the floor."""
+    """Parameters after a step, with weights that are shares and covariances above the floor."""
     m, n = directions.m, directions.n
     weights, means, covariances = directions.parameters
     weights = weights * np.exp(step[:m])
@@ -97,4 +97,5 @@ def _moved(likelihood: RowLikelihood, directions: Directions, step: np.ndarray) 
         coordinates = likelihood.kind.coordinates(m, n)
         covariances = covariances + coordinates.decode(change[m + m * n :])
         covariances = likelihood.kind.raised(covariances, likelihood.floor)
-    return Parameters(weights / weights.sum(), means, covariances)
+    rest = outlier_share(directions.parameters.weights)
+    return Parameters(weights / (weights.sum() + rest), means, covariances)

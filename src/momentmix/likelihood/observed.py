@@ -63,7 +63,9 @@ class ObservedLikelihood(RowLikelihood):
     ) -> ObservedLikelihood:
         fixed = self.kind, self.floor, self.variance
         count, own = share * self.count, self.rows.take(rows)
-        return ObservedLikelihood(own, weights, *fixed, prior, count, self.to_features, self.anchor)
+        part = ObservedLikelihood(own, weights, *fixed, prior, count, self.to_features, self.anchor)
+        self._lend_background(part, rows)
+        return part
 
     def drawn(self, parameters: Parameters, rng: np.random.Generator) -> ObservedLikelihood:
         """Rows with gaps where these have them, and with noise like theirs."""
@@ -72,11 +74,21 @@ class ObservedLikelihood(RowLikelihood):
         like = np.arange(len(shares)) if p == len(shares) else rng.choice(len(shares), p, p=shares)
         observed, Z = self.observed.take(like), self._drawn(parameters, p, rng)
         U = Z if self.to_features is None else Z @ self.to_features
-        U = U + noise_draws(observed, rng)
-        again = ObservedRows(np.where(observed.seen, U, np.nan), observed.noise)
+        U = np.where(observed.seen, U + noise_draws(observed, rng), np.nan)
+        out = self._drawn_outliers(parameters, rng)
+        if len(out):
+            like = like.copy()
+            like[: len(out)] = out  # they stay as they were observed
+            U[: len(out)], Z[: len(out)] = self.observed.X[out], self.X[out]
+        again = ObservedRows(U, self.observed.take(like).noise)
         fixed = self.kind, self.floor, self.variance, self.prior, self.count
         rows = CompletedRows(again, Z, self.shifts[like])
-        return ObservedLikelihood(rows, None, *fixed, self.to_features, self.anchor)
+        drawn = ObservedLikelihood(rows, None, *fixed, self.to_features, self.anchor)
+        self._lend_background(drawn, like)
+        return drawn
+
+    def _sizes(self, logs: np.ndarray) -> np.ndarray:
+        return np.asarray(self.observed.seen @ logs)
 
     def log_joint(self, parameters: Parameters) -> np.ndarray:
         logs = _logs(parameters.weights)
@@ -92,12 +104,11 @@ class ObservedLikelihood(RowLikelihood):
         logs = _logs(parameters.weights)[:, None]
 
         def block(rows: np.ndarray, here: Evaluated) -> Sums:
-            L = here.log_densities + logs
-            weights = self.weights[rows]
-            R, log_density = softmax(L.reshape(groups, len(L) // groups, len(rows)), axis=1)
+            L = here.log_densities + logs + self.shifts[rows]
+            weights, rest = self.weights[rows], self._background(parameters, rows, groups)
+            R, log_density = softmax(L.reshape(groups, -1, len(rows)), axis=1, background=rest)
             R *= weights
             R = R.reshape(L.shape)
-            log_density += self.shifts[rows]
             return Sums(log_density @ weights, R.sum(axis=1), *here.expected(R))
 
         sums = summed(self.observed.each(self._gaussians(parameters), block))
@@ -113,12 +124,13 @@ class ObservedLikelihood(RowLikelihood):
         logs = _logs(parameters.weights)[:, None]
 
         def block(rows: np.ndarray, here: Evaluated) -> T:
-            R, _ = softmax(here.log_densities + logs, axis=0)
+            L = here.log_densities + logs + self.shifts[rows]
+            R, _ = softmax(L[None], axis=1, background=self._background(parameters, rows))
             deviations = self._to_fit(here.means() - gaussians.means[:, None, :])
             covariances = here.covariances()
             if back is not None:
                 covariances = back.T @ covariances @ back
-            return function(rows, Behind(R, deviations, covariances))
+            return function(rows, Behind(R[0], deviations, covariances))
 
         return self.observed.each(gaussians, block)
 

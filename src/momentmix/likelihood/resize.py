@@ -67,8 +67,7 @@ def _cut_gains(kind: Kind, parameters: Parameters, halves: Parameters) -> np.nda
 def shrunk(likelihood: RowLikelihood, parameters: Parameters) -> list[Parameters]:
     """Mixtures with two components merged, or one left out; what should lose least comes first."""
     kind, m = likelihood.kind, len(parameters.weights)
-    log_joint = likelihood.log_joint(parameters)
-    dropped = drop_losses(log_joint, likelihood.weights, parameters.weights)
+    dropped = drop_losses(likelihood, parameters)
     losses = _common_losses(kind, parameters) if kind.common else merge_losses(kind, parameters)
     scored = [(float(dropped[i]), i, i) for i in range(m)]
     scored += [(float(losses[i, j]), i, j) for i, j in combinations(range(m), 2)]
@@ -85,7 +84,8 @@ def _divided(kind: Kind, parameters: Parameters, k: int, halves: Parameters) -> 
     weights[[k, m]], means[[k, m]] = halves.weights[two], halves.means[two]
     fresh = kind.taken(halves.covariances, two)
     widths = kind.replaced(kind.taken(covariances, places), [k, m], fresh)
-    return Parameters(weights / weights.sum(), means, widths)
+    weights *= parameters.weights.sum() / weights.sum()
+    return Parameters(weights, means, widths)
 
 
 def _united(kind: Kind, parameters: Parameters, i: int, j: int) -> Parameters:
@@ -99,7 +99,7 @@ def _united(kind: Kind, parameters: Parameters, i: int, j: int) -> Parameters:
         weights[i], means[i], one = merged(kind, parameters, i, j)
         covariances = kind.replaced(covariances, [i], one[None])
     kept = np.delete(np.arange(len(weights)), j)
-    weights = weights[kept] / weights[kept].sum()
+    weights = weights[kept] * (parameters.weights.sum() / weights[kept].sum())
     return Parameters(weights, means[kept], kind.taken(covariances, kept))
 
 

@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import copy
 from functools import cached_property
-from typing import Concatenate, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Concatenate, NamedTuple, TypeVar
 
 import numpy as np
 
 from momentmix.covariance import Bound, Kind, LogNormalPrior
 from momentmix.data.content import DIGITS, LARGE_DATA, by_distance
-from momentmix.data.parameters import Parameters
+from momentmix.data.parameters import Parameters, outlier_share
 from momentmix.distributions.mixture import Mixture
 from momentmix.likelihood.density import Density, Sums, softmax
 from momentmix.likelihood.em import Arguments, Likelihood
 from momentmix.support.array import to_numpy
 from momentmix.support.parallel import parallel_map, worker_count
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 #: Bytes of a block of rows, and up to which the products of pairs of features are kept.
 _BLOCK_BYTES, _CACHE_BYTES = 4 << 20, 256 << 20
@@ -57,6 +60,7 @@ class RowLikelihood(Likelihood):
         super().__init__(kind, floor, variance, prior, float(p) if count is None else count)
         self.X, self.to_features = X, to_features
         self.weights = np.full(p, 1 / p) if weights is None else weights
+        self.background: np.ndarray | None = None  # log density at each row; (p,)
         self._least = 1.5 / self.count if self.count > 1 else 0.0
         self._step = max(256, _BLOCK_BYTES // (8 * (2 * n + kind.width(n))))
 
@@ -70,7 +74,45 @@ class RowLikelihood(Likelihood):
         """That of some of the rows, with other weights that are a share of all."""
         fixed = self.kind, self.floor, self.variance
         count = share * self.count
-        return RowLikelihood(self.X[rows], weights, *fixed, prior, count, self.to_features)
+        own = RowLikelihood(self.X[rows], weights, *fixed, prior, count, self.to_features)
+        self._lend_background(own, rows)
+        return own
+
+    def with_background(self, log_widths: np.ndarray, log_volume: float, most: float) -> Self:
+        """The same rows, of which a share of at most so much may belong to no component.
+
+        Their density is constant: 1 / the product of widths (n,) in other units, of which
+        ``log_volume`` leads to these.
+        """
+        other = copy(self)
+        other.background, other.most_outliers = log_volume - self._sizes(log_widths), most
+        return other
+
+    def without_background(self) -> Self:
+        """The same rows, all of which belong to some component."""
+        if self.background is None:
+            return self
+        other = copy(self)
+        other.background, other.most_outliers = None, 0.0
+        return other
+
+    def _sizes(self, logs: np.ndarray) -> np.ndarray:
+        """The sum of a number for each feature, over those that each row has; (p,)."""
+        return np.full(len(self.X), float(np.sum(logs)))
+
+    def _background(
+        self, parameters: Parameters, rows: slice | np.ndarray, groups: int = 1
+    ) -> np.ndarray | None:
+        """The log density of the background at some rows, times its share; (S, 1, rows)."""
+        if self.background is None:
+            return None
+        shares = 1 - parameters.weights.reshape(groups, -1).sum(axis=1)
+        return np.asarray(np.log(np.maximum(shares, 1e-300))[:, None, None] + self.background[rows])
+
+    def _lend_background(self, other: RowLikelihood, rows: np.ndarray) -> None:
+        """Give another likelihood, of rows like these, the background that these have."""
+        if self.background is not None:
+            other.background, other.most_outliers = self.background[rows], self.most_outliers
 
     def sample(self, rng: np.random.Generator) -> RowLikelihood:
         """The likelihood itself, or for large data that of rows drawn by weight."""
@@ -96,14 +138,33 @@ class RowLikelihood(Likelihood):
         return other
 
     def drawn(self, parameters: Parameters, rng: np.random.Generator) -> RowLikelihood:
-        """As many rows as these count for, drawn from a mixture."""
-        Z = self._drawn(parameters, max(round(self.count), 1), rng)
+        """As many rows as these count for, drawn from a mixture, and outliers from the rows."""
+        p, out = max(round(self.count), 1), self._drawn_outliers(parameters, rng)
+        Z = np.concatenate([self._drawn(parameters, p - len(out), rng), self.X[out]])
         fixed = self.kind, self.floor, self.variance, self.prior
-        return RowLikelihood(Z, None, *fixed, self.count, self.to_features)
+        again = RowLikelihood(Z, None, *fixed, self.count, self.to_features)
+        self._lend_background(again, np.zeros(p, dtype=int))  # which complete rows have in common
+        return again
+
+    def _drawn_outliers(self, parameters: Parameters, rng: np.random.Generator) -> np.ndarray:
+        """The places of rows that belong to no component, drawn as often as there are some.
+
+        A constant density of any extent can be fitted, but not drawn from; so they are rows.
+        """
+        if self.background is None:
+            return np.empty(0, dtype=int)
+        p = max(round(self.count), 1)
+        out = 1 - self.responsibilities(parameters)[0].sum(axis=1)
+        chances = self.weights * np.maximum(out, 0.0)
+        if (total := float(chances.sum())) <= 0:
+            return np.empty(0, dtype=int)
+        number = min(rng.binomial(p, min(outlier_share(parameters.weights), 1.0)), p - 1)
+        return rng.choice(len(chances), number, p=chances / total)
 
     def _drawn(self, parameters: Parameters, p: int, rng: np.random.Generator) -> np.ndarray:
         """Points of a mixture; (p, n)."""
-        mixture = Mixture(*parameters, self.kind.name)
+        weights, means, covariances = parameters
+        mixture = Mixture(weights / weights.sum(), means, covariances, self.kind.name)
         return to_numpy(mixture.sample(p, rng)[0])
 
     @cached_property
@@ -144,7 +205,12 @@ class RowLikelihood(Likelihood):
 
     def responsibilities(self, parameters: Parameters) -> tuple[np.ndarray, np.ndarray]:
         """Posterior probabilities (p, m) and log densities (p,)."""
-        return softmax(self.log_joint(parameters))
+        return softmax(self.log_joint(parameters), background=self.beyond(parameters))
+
+    def beyond(self, parameters: Parameters) -> np.ndarray | None:
+        """The log density of the background at each row, times its share; (p, 1)."""
+        background = self._background(parameters, slice(None))
+        return None if background is None else background[0].T
 
     def value(self, parameters: Parameters) -> float:
         return float(self.weights @ self.responsibilities(parameters)[1])
@@ -153,7 +219,8 @@ class RowLikelihood(Likelihood):
         density = Density.of(self.kind, parameters, groups)
 
         def block(rows: slice) -> Sums:
-            return density.step_sums(self.X[rows], self._quadratic(rows), self.weights[rows])
+            rest = self._background(parameters, rows, groups)
+            return density.step_sums(self.X[rows], self._quadratic(rows), self.weights[rows], rest)
 
         return summed(self._over_blocks(block))
 
@@ -178,8 +245,9 @@ class RowLikelihood(Likelihood):
         density, means = Density.of(self.kind, parameters), parameters.means[:, None, :]
 
         def block(rows: slice) -> T:
-            R, _ = softmax(density.log_joint(self.X[rows], self._quadratic(rows)), axis=0)
-            return function(rows, Behind(R, self.X[rows] - means, None))
+            L = density.log_joint(self.X[rows], self._quadratic(rows))
+            R, _ = softmax(L[None], axis=1, background=self._background(parameters, rows))
+            return function(rows, Behind(R[0], self.X[rows] - means, None))
 
         return self._over_blocks(block, most)
 
@@ -207,6 +275,7 @@ class RowLikelihood(Likelihood):
         if len(living) == 0:
             return parameters
         kept = self.kind.taken(covariances, living)
+        total = float(weights.sum())
         alive = Parameters(weights[living], means[living], kept)
         _, log_density = self.responsibilities(alive)
         ranked = np.argsort(np.round(log_density, DIGITS), kind="stable")
@@ -222,7 +291,7 @@ class RowLikelihood(Likelihood):
         if self.variance is None:
             fresh = self.kind.raised(fresh, self.floor)
         covariances = self.kind.replaced(covariances, list(dead), fresh)
-        return Parameters(weights / weights.sum(), means, covariances)
+        return Parameters(weights / weights.sum() * total, means, covariances)
 
 
 def summed(parts: list[Sums]) -> Sums:

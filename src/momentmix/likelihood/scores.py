@@ -3,7 +3,7 @@
 By Fisher's identity the score of a row is what is expected of the score that it would have if its
 component were known, Σ_j r_ij ∂ log λ_j N(x_i; μ_j, Σ_j): responsibilities times derivatives of one
 Gaussian. These are taken in the coordinates of covariance/tangent.py, in which every component is
-the standard one, with the weights as λ ∝ exp η:
+the standard one, with the weights as λ ∝ exp η (a background has the share of η = 0):
 
     ∂/∂η_j = r_j - λ_j,   ∂/∂a_j = r_j z_j,   ∂/∂s_j = r_j ½ tr E(z_j z_jᵀ - I).
 """
@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 
 from momentmix.covariance import Kind, Zero
-from momentmix.data.parameters import Parameters
+from momentmix.data.parameters import Parameters, outlier_share
 from momentmix.likelihood.em import Likelihood
 from momentmix.likelihood.rows import Behind, RowLikelihood
 
@@ -54,7 +54,12 @@ class Directions:
 
     @cached_property
     def basis(self) -> np.ndarray:
-        """Orthonormal directions without the one that changes nothing, all η alike; (size, P)."""
+        """Orthonormal directions without the one that changes nothing, all η alike; (size, P).
+
+        With a background all η alike make it more or less, and there is no such direction.
+        """
+        if outlier_share(self.parameters.weights):
+            return np.eye(self.size)
         # A reflection that takes the first axis to the diagonal: its other columns sum to zero.
         v = np.full(self.m, 1 / np.sqrt(self.m))
         v[0] += 1
@@ -81,10 +86,11 @@ class Directions:
     def natural(self, factor: float | np.ndarray = 1.0) -> np.ndarray:
         """From (η, a, s) to weights, means and numbers of covariances; (…, size).
 
-        They are those of ``Parametrisation`` with free weights, in coordinates in which points are
+        Weights are shares of the rows that belong to a component. The rest is as in
+        ``Parametrisation`` with free weights, in coordinates in which points are
         ``factor`` times what they are here (a number, a vector or a matrix) and shifted.
         """
-        weights = self.parameters.weights
+        weights = self.parameters.weights / self.parameters.weights.sum()
         in_weights = np.diag(weights) - np.outer(weights, weights)
         A = np.asarray(factor, dtype=float)
         A = A if A.ndim == 2 else np.diag(np.broadcast_to(A, self.n))

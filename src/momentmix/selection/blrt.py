@@ -168,6 +168,11 @@ def blrt_of(
     n_boot: int = 199,
 ) -> BLRT:
     """The test of a fit that is there already."""
+    if found.plan.outliers is not None:
+        raise ValueError(
+            "the bootstrap likelihood ratio test draws rows from a mixture, and from a background "
+            f"none can be drawn; use outliers='none', not {estimator.outliers!r}"
+        )
     m, kind = found.plan.m, found.plan.kind
     fitted = found.problem.frame.back(found.fit.parameters)
     null = Mixture(*fitted, kind.name)

@@ -57,8 +57,9 @@ class Rows(NamedTuple):
 def choice_of(fit: MomentMixture, rows: Rows, cv: float | None = None) -> Choice:
     """What a fit is worth on some rows."""
     mixture, N = fit.mixture_, rows.number
-    log_joint = np.array(to_numpy(mixture.log_joint(rows.X, rows.noise)))
-    R, log_density = softmax(log_joint)
+    R, log_density = softmax(np.array(to_numpy(mixture.log_joint(rows.X, rows.noise))))
+    if mixture.background is not None:
+        log_density = np.logaddexp(log_density, mixture.background.log_joint(rows.X))
     entropy = -float(rows.weights @ np.sum(xlogy(R, R), axis=1))
     classes = np.bincount(R.argmax(axis=1), rows.weights, minlength=R.shape[1])
     total, parameters = float(rows.weights @ log_density), fit._n_parameters()
