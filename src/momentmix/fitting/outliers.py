@@ -45,7 +45,9 @@ def settled(
     assert isinstance(likelihood, RowLikelihood)
     if outliers.widths is not None:
         return problem, start
-    rows = replace(problem, likelihood=likelihood.sample(rng))
+    sample = likelihood.sample(rng)
+    sample.crowds  # noqa: B018 - found here once, they are kept by all copies
+    rows = replace(problem, likelihood=sample)
     widths = box_widths(rows, np.ones(len(_rows(rows).X), dtype=bool))
     if not outliers.robust or plan.max_iter == 0:
         return with_background(problem, widths, outliers.most), start
@@ -62,7 +64,21 @@ def settled(
         if float(np.sum(np.log(before) - np.log(widths))) < SETTLED:
             widths = before
             break
-    return with_background(problem, widths, outliers.most), start if start is not None else first
+    kept = start if start is not None else first
+    if first is not None and not _gains(_rows(rows), first):  # and so will not for a better fit
+        return problem, kept
+    return with_background(problem, widths, outliers.most), kept
+
+
+def _gains(likelihood: RowLikelihood, parameters: Parameters) -> bool:
+    """Whether a background makes a mixture more likely, by more than the price of the BIC."""
+    closed = parameters._replace(weights=parameters.weights / parameters.weights.sum())
+    without = likelihood.without_background().value(closed)
+    return _pays(likelihood, likelihood.value(parameters) - without)
+
+
+def _pays(likelihood: RowLikelihood, gain: float) -> bool:
+    return likelihood.count * gain > BACKGROUND_PARAMETERS / 2 * float(np.log(likelihood.count))
 
 
 def _rows(problem: Problem) -> RowLikelihood:
@@ -92,6 +108,8 @@ def if_it_pays(problem: Problem, plan: Plan, fit: Fit) -> Fit:
     The price of a parameter is that of the BIC.
     """
     likelihood = _rows(problem)
+    if problem.widths is None:
+        return fit
     if fit.interrupted:
         return replace(fit, widths=problem.widths)
     weights, means, covariances = fit.parameters
@@ -100,8 +118,7 @@ def if_it_pays(problem: Problem, plan: Plan, fit: Fit) -> Fit:
     rival = none.fit(closed, tol=plan.tol, max_iter=plan.max_iter)
     if rival.interrupted:
         return replace(fit, widths=problem.widths, interrupted=True)
-    gain = likelihood.count * (fit.log_posterior - rival.log_posterior)
-    if gain > BACKGROUND_PARAMETERS / 2 * np.log(likelihood.count):
+    if _pays(likelihood, fit.log_posterior - rival.log_posterior):
         return replace(fit, widths=problem.widths)
     return replace(
         fit,

@@ -196,7 +196,9 @@ def _from_plain_starts(
             starts = plain_starts(sample, plan.m, rng, plan.init_params)
             candidates = map(Candidate, islice(starts, plan.n_init))
         if first is not None:
-            candidates = chain([Candidate(first)], candidates)
+            # In place of a start of its own, unless there are outliers.
+            skipped = 1 if sample.background is None else 0
+            candidates = chain([Candidate(first)], islice(candidates, skipped, None))
         return search.finished(likelihood, candidates, repair=True)
 
 

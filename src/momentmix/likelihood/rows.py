@@ -11,6 +11,7 @@ import numpy as np
 
 from momentmix.covariance import Bound, Kind, LogNormalPrior
 from momentmix.data.content import DIGITS, LARGE_DATA, by_distance
+from momentmix.data.crowding import Crowding
 from momentmix.data.parameters import Parameters, outlier_share
 from momentmix.distributions.mixture import Mixture
 from momentmix.likelihood.density import Density, Sums, softmax
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 #: Bytes of a block of rows, and up to which the products of pairs of features are kept.
 _BLOCK_BYTES, _CACHE_BYTES = 4 << 20, 256 << 20
+#: Share of the rows, the densest, that are no outliers if there are many of these.
+DENSE = 0.75
 T = TypeVar("T")
 
 
@@ -95,6 +98,16 @@ class RowLikelihood(Likelihood):
         other = copy(self)
         other.background, other.most_outliers = None, 0.0
         return other
+
+    @cached_property
+    def crowds(self) -> list[RowLikelihood]:
+        """Those of rows that are probably no outliers, by two guesses of how many these are."""
+        crowding, parts = Crowding.of(self.X, self.weights * self.count), []
+        for rows in (crowding.densest(DENSE), crowding.crowded()):
+            share = float(self.weights[rows].sum())
+            part = self.part(rows, self.weights[rows] / share, share, self.prior)
+            parts.append(part.without_background())
+        return parts
 
     def _sizes(self, logs: np.ndarray) -> np.ndarray:
         """The sum of a number for each feature, over those that each row has; (p,)."""

@@ -12,14 +12,11 @@ from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
 from momentmix.data.content import DIGITS
-from momentmix.data.crowding import Crowding
 from momentmix.data.parameters import Parameters
 from momentmix.likelihood.rows import RowLikelihood
 from momentmix.matching.starts import random_points, spread_points
 from momentmix.support.parallel import single_threaded_openmp
 
-#: Share of the rows, the densest, that every other start is made from where there may be outliers.
-DENSE = 0.75
 #: Which starts there are to be: several kinds, or one by the name that scikit-learn gives it.
 InitParams: TypeAlias = Literal["auto", "kmeans", "k-means++", "random", "random_from_data"]
 
@@ -34,7 +31,7 @@ def plain_starts(
     rows may belong to no component, starts are made from the others: by turns from all that have
     neighbours, and from the denser part of the rows.
     """
-    parts = [likelihood] if likelihood.background is None else _crowds(likelihood)
+    parts = [likelihood] if likelihood.background is None else likelihood.crowds
     views = [_views(part) for part in parts]
     for i in count():
         kind = ("kmeans" if i < 2 else "random_from_data") if init == "auto" else init
@@ -47,16 +44,6 @@ def _views(likelihood: RowLikelihood) -> list[np.ndarray]:
     if likelihood.to_features is not None:
         views.insert(0, likelihood.X @ likelihood.to_features)
     return [np.round(view, DIGITS) for view in views]
-
-
-def _crowds(likelihood: RowLikelihood) -> list[RowLikelihood]:
-    """Those of rows that are probably no outliers, by two guesses of how many these are."""
-    crowding, parts = Crowding.of(likelihood.X, likelihood.weights * likelihood.count), []
-    for rows in (crowding.densest(DENSE), crowding.crowded()):
-        share = float(likelihood.weights[rows].sum())
-        part = likelihood.part(rows, likelihood.weights[rows] / share, share, likelihood.prior)
-        parts.append(part.without_background())
-    return parts
 
 
 def cluster_start(
