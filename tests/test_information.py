@@ -18,7 +18,15 @@ STEP = 5e-4
 
 
 def case(kind, manner, rng, n=3, m=2, p=40):
-    """A likelihood with weights, a prior, and gaps and noise if asked for; and parameters."""
+    """A likelihood with weights, a prior, and gaps and noise if asked for; and parameters.
+
+    With "outliers" there is a background, of a fifth of the rows.
+    """
+    manner, _, more = manner.partition(" and ")
+    if more == "outliers":
+        likelihood, (weights, *rest) = case(kind, manner, rng, n, m, p)
+        likelihood = likelihood.with_background(np.log([3.0, 5.0, 4.0]), 0.2, 0.5)
+        return likelihood, Parameters(0.8 * weights, *rest)
     X, weights = rng.normal(size=(p, n)), rng.uniform(0.5, 2, p)
     weights /= weights.sum()
     A = rng.normal(size=(m, n, n))
@@ -53,16 +61,23 @@ def moved(likelihood, parameters, t):
     m, n = parameters.means.shape
     free = Parametrisation(likelihood.kind, m, n, augmentation="free")
     x = free.encode(*parameters) + directions.natural() @ t
-    weights = parameters.weights * np.exp(t[:m])
-    x[:m] = weights / weights.sum()
+    weights, rest = parameters.weights * np.exp(t[:m]), 1 - parameters.weights.sum()
+    x[:m] = weights / (weights.sum() + rest)
     return Parameters(*free.decode(x))
 
 
 def log_densities(likelihood, parameters):
-    return np.logaddexp.reduce(likelihood.log_joint(parameters), axis=1)
+    density = np.logaddexp.reduce(likelihood.log_joint(parameters), axis=1)
+    if likelihood.background is None:
+        return density
+    share = 1 - parameters.weights.sum()
+    return np.logaddexp(density, np.log(share) + likelihood.background)
 
 
-@pytest.mark.parametrize("manner", ["complete", "gaps", "noise"])
+MANNERS = ["complete", "gaps", "noise", "complete and outliers", "gaps and outliers"]
+
+
+@pytest.mark.parametrize("manner", MANNERS)
 @pytest.mark.parametrize("name", KINDS)
 def test_scores_and_information_by_differences(name, manner, rng):
     likelihood, parameters = case(covariance_type(name), manner, rng)

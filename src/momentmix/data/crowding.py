@@ -58,6 +58,10 @@ class Crowding(NamedTuple):
                 break
         return found
 
+    def at(self, places: np.ndarray) -> Crowding:
+        """The same rows at other places: row i at ``places[i]``."""
+        return Crowding(places[self.places], self.loneliness)
+
     @property
     def _crowded(self) -> np.ndarray:
         return self.loneliness <= max(0.0, float(np.median(self.loneliness)))
@@ -97,16 +101,20 @@ def crowded_rows(X: np.ndarray, counts: np.ndarray | None = None) -> np.ndarray:
     return Crowding.of(X, counts).crowded()
 
 
-def sheltered_frame(data: AtomData | ObservedData, kind: Kind) -> Frame:
-    """Coordinates in which rows with neighbours are centred and scaled, whatever the others are."""
+def sheltered_frame(data: AtomData | ObservedData, kind: Kind) -> tuple[Frame, Crowding]:
+    """Coordinates in which rows with neighbours are centred and scaled, whatever the others are.
+
+    With them which rows these are.
+    """
     if isinstance(data, AtomData):
         weights = data.weights
-        counts = None if weights is None else weights * data.count
-        kept = crowded_rows(data.X, counts)
+        crowding = Crowding.of(data.X, None if weights is None else weights * data.count)
+        kept = crowding.crowded()
         shares = None if weights is None else weights[kept] / weights[kept].sum()
-        return AtomData.of_rows(data.X[kept], shares).frame(kind)
+        return AtomData.of_rows(data.X[kept], shares).frame(kind), crowding
     filled = data.within(data.frame(kind)).X
-    kept = crowded_rows(filled, data.shares * data.count)
+    crowding = Crowding.of(filled, data.shares * data.count)
+    kept = crowding.crowded()
     shares = data.shares[kept]
     part = ObservedData(data.table.take(kept), shares / shares.sum(), data.count * shares.sum())
-    return part.frame(kind)
+    return part.frame(kind), crowding

@@ -111,12 +111,16 @@ class AtomData:
     def within(self, frame: Frame) -> AtomData:
         return AtomData(frame.apply_atoms(self.atoms), self.count)
 
+    def order_of_rows(self) -> np.ndarray:
+        """An order of the rows that follows from what they hold, unless there are very many."""
+        return np.arange(len(self.X)) if self.X.size > LARGE_DATA else by_distance(self.X)
+
     def in_order(self) -> AtomData:
-        """Rows in an order that follows from what they hold, unless there are very many."""
+        """Rows in that order."""
         X = self.X
         if X.size > LARGE_DATA:
             return self
-        order = by_distance(X)
+        order = self.order_of_rows()
         weights = None if self.weights is None else self.weights[order]
         return AtomData.of_rows(X[order], weights, self.count)
 

@@ -17,7 +17,7 @@ from momentmix.estimators.outliers import OutlierAnswers
 from momentmix.estimators.settings import check_mixture_settings
 from momentmix.estimators.trust import TrustedEstimator
 from momentmix.fitting.outliers import BACKGROUND_PARAMETERS
-from momentmix.fitting.plan import Plan, Sizes, mixture_order, plan_mixture
+from momentmix.fitting.plan import Plan, Sizes, mixture_order, plan_mixture, planned_outliers
 from momentmix.fitting.problem import Problem, mixture_problem
 from momentmix.likelihood.starts import InitParams
 from momentmix.matching.fit import Fit
@@ -294,6 +294,7 @@ class MomentMixture(OutlierAnswers, TrustedEstimator):
     def _order(self, sizes: Sizes) -> int:
         if self._is_auto:
             refuse_auto(self, "a stream keeps moments; give a number and a type")
+        planned_outliers(self, sizes)  # which a stream has none of
         return mixture_order(self, sizes)
 
     def _solve(self, read: Reader, rows: bool) -> None:

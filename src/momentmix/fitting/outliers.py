@@ -2,9 +2,13 @@
 
 The background has a constant density c, and a share that EM finds. Rows spread evenly over a box
 have c = 1 / its volume. "uniform" takes the box of all rows, which one far row makes huge. "auto"
-takes the box of the rows that are no outliers, which is found by turns: EM says which they are, and
-they say how large the box is. As the first box is that of all rows, c only grows, and no cluster is
-taken for background before rows in it are less dense than rows all over the box would be.
+takes one three times as wide as that of the rows that are no outliers. It is found by turns: EM
+says which they are, and they say how large the box is. As the first box is that of all rows, c only
+grows, and no cluster is taken for background before rows in it are less dense than rows all over
+the box would be.
+
+Rows with heavy tails have no such gap between them and their outliers. So if the others do not lie
+about their components as Gaussian rows do, the box is made smaller, and sets more rows aside.
 
 Where there are no outliers the background gains next to nothing, and is left out.
 """
@@ -14,17 +18,24 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+from scipy.stats import chi2
 
 from momentmix.data.frame import Frame
-from momentmix.data.parameters import Parameters
+from momentmix.data.parameters import Parameters, outlier_share
 from momentmix.fitting.plan import Plan
 from momentmix.fitting.problem import Problem, with_background
 from momentmix.likelihood.rows import RowLikelihood
+from momentmix.likelihood.search import reached
 from momentmix.likelihood.starts import plain_starts
 from momentmix.matching.fit import Fit
 
-#: How many times as wide as the rows that are no outliers is the box in which outliers are.
-AROUND = 3.0
+#: How many times as wide as that of rows that are no outliers the box is. One after the other is
+#: tried, until the others lie about their components as Gaussian ones would, to so much.
+AROUND, FITTING = (3.0, 1.7, 1.4, 1.2, 1.1, 1.0), 0.05
+#: By how much a background that takes too many rows is widened, until it does not.
+THINNER = 1.2
+#: What setting aside all rows would cost, in units of that misfit.
+COST = 0.1
 #: Turns that the size of the box is found in, EM steps of each, and nats a row at which they end.
 TURNS, STEPS, ROUGH = 5, 30, 1e-4
 #: Change of the logarithm of the volume with which the box is found.
@@ -46,28 +57,77 @@ def settled(
     if outliers.widths is not None:
         return problem, start
     sample = likelihood.sample(rng)
-    sample.crowds  # noqa: B018 - found here once, they are kept by all copies
     rows = replace(problem, likelihood=sample)
-    widths = box_widths(rows, np.ones(len(_rows(rows).X), dtype=bool))
+    widths = box_widths(rows, np.ones(len(sample.X), dtype=bool))
     if not outliers.robust or plan.max_iter == 0:
         return with_background(problem, widths, outliers.most), start
-    first = start
-    for _ in range(TURNS):
-        rows = with_background(rows, widths, outliers.most)
-        sample = _rows(rows)
-        if first is None:
-            first = next(plain_starts(sample, plan.m, rng, plan.init_params))
-        steps = min(STEPS, plan.max_iter)
-        first = sample.fit(first, tol=max(ROUGH, plan.tol), max_iter=steps).parameters
-        R, _ = sample.responsibilities(first)
-        before, widths = widths, np.minimum(widths, AROUND * box_widths(rows, R.sum(axis=1) > 0.5))
-        if float(np.sum(np.log(before) - np.log(widths))) < SETTLED:
-            widths = before
+    found: list[tuple[float, Parameters, Problem]] = []
+    first = start or next(plain_starts(sample, plan.m, rng, plan.init_params, sheltered=True))
+    for around in AROUND:
+        for _ in range(TURNS):
+            rows = with_background(rows, widths, outliers.most)
+            sample = _rows(rows)
+            steps = min(STEPS, plan.max_iter)
+            result = sample.fit(first, tol=max(ROUGH, plan.tol), max_iter=steps)
+            if result.interrupted:
+                raise KeyboardInterrupt
+            first = result.parameters
+            R, _ = sample.responsibilities(first)
+            smaller = np.minimum(widths, around * box_widths(rows, R.sum(axis=1) > 0.5))
+            if float(np.sum(np.log(widths) - np.log(smaller))) < SETTLED:
+                break
+            widths = smaller
+        if found and taken_by_background(sample, first) > outliers.most:
             break
-    kept = start if start is not None else first
-    if first is not None and not _gains(_rows(rows), first):  # and so will not for a better fit
-        return problem, kept
-    return with_background(problem, widths, outliers.most), kept
+        misfit = misfit_of_distances(sample, first)
+        found.append((misfit + COST * outlier_share(first.weights), first, rows))
+        if misfit < FITTING or start is not None:
+            break
+    _, first, rows = min(found, key=lambda one: one[0])
+    if not _gains(_rows(rows), first):  # and so will not for a better fit
+        return problem, start or first
+    assert rows.widths is not None
+    return with_background(problem, rows.widths, outliers.most), start or first
+
+
+def taken_by_background(likelihood: RowLikelihood, parameters: Parameters) -> float:
+    """The share of the rows that belong to no component, by their probabilities."""
+    return 1 - float(likelihood.weights @ likelihood.responsibilities(parameters)[0].sum(axis=1))
+
+
+def bounded(problem: Problem, plan: Plan, fit: Fit) -> tuple[Problem, Fit]:
+    """The fit with so thin a background that it takes no more rows than are allowed.
+
+    EM bounds its share alone; a dense background takes more rows than that.
+    """
+    while not fit.interrupted and problem.widths is not None:
+        likelihood = _rows(problem)
+        if taken_by_background(likelihood, fit.parameters) <= likelihood.most_outliers + 1e-3:
+            break
+        problem = with_background(problem, THINNER * problem.widths, likelihood.most_outliers)
+        likelihood = _rows(problem)
+        result = likelihood.fit(fit.parameters, tol=plan.tol, max_iter=plan.max_iter)
+        fit = reached(fit, result)
+    return problem, fit
+
+
+def misfit_of_distances(likelihood: RowLikelihood, parameters: Parameters) -> float:
+    """How far rows are from lying about their components as Gaussian ones do: from 0 to 1.
+
+    The largest difference of two distribution functions: that of the squared distances of rows from
+    the components that they belong to, in units of these, and that of χ². It is 0 where gaps or
+    noise leave distances open.
+    """
+    if not likelihood.complete:
+        return 0.0
+    X, (_, means, covariances) = likelihood.X, parameters
+    squares, _ = likelihood.kind.whitened_squares(covariances, X - means[:, None, :])
+    levels = chi2.cdf(squares.T.reshape(-1), X.shape[1])
+    R, _ = likelihood.responsibilities(parameters)
+    weights = (likelihood.weights[:, None] * R).reshape(-1)
+    order = np.argsort(levels)
+    up_to = np.cumsum(weights[order]) / weights.sum()
+    return float(np.max(np.abs(up_to - levels[order])))
 
 
 def _gains(likelihood: RowLikelihood, parameters: Parameters) -> bool:
@@ -112,6 +172,8 @@ def if_it_pays(problem: Problem, plan: Plan, fit: Fit) -> Fit:
         return fit
     if fit.interrupted:
         return replace(fit, widths=problem.widths)
+    problem, fit = bounded(problem, plan, fit)
+    likelihood = _rows(problem)
     weights, means, covariances = fit.parameters
     closed = Parameters(weights / weights.sum(), means, covariances)
     none = likelihood.without_background()
@@ -120,11 +182,4 @@ def if_it_pays(problem: Problem, plan: Plan, fit: Fit) -> Fit:
         return replace(fit, widths=problem.widths, interrupted=True)
     if _pays(likelihood, fit.log_posterior - rival.log_posterior):
         return replace(fit, widths=problem.widths)
-    return replace(
-        fit,
-        parameters=rival.parameters,
-        log_likelihood=rival.log_likelihood,
-        log_posterior=rival.log_posterior,
-        n_passes=fit.n_passes + rival.n_iter,
-        converged=rival.converged,
-    )
+    return reached(fit, rival)

@@ -174,6 +174,7 @@ def plan_mixture(s: MixtureSettings, sizes: Sizes, last: Mixture | None) -> Plan
     without rows, the moments are matched as well as they can be.
     """
     kind, m, n = covariance_type(s.covariance_type), int(s.n_components), sizes.n
+    outliers = planned_outliers(s, sizes)
     polish = sizes.place != "moments" and s.polish == "em"
     in_memory = polish and sizes.place == "memory"
     order = mixture_order(s, sizes, check=not in_memory or s.order != "auto")
@@ -203,7 +204,7 @@ def plan_mixture(s: MixtureSettings, sizes: Sizes, last: Mixture | None) -> Plan
         cross_validated=s.prior == "cv" and in_memory,
         anchored=s.prior is not None,
         rounding=s.prior is not None,
-        outliers=_outliers(s, sizes),
+        outliers=outliers,
         floor=max(float(s.reg_covar), LEAST_VARIANCE),
         tol=float(s.tol),
         max_iter=int(s.max_iter),
@@ -238,7 +239,7 @@ def plan_known_noise(s: KnownNoiseSettings, sizes: Sizes, last: Mixture | None) 
     )
 
 
-def _outliers(s: MixtureSettings, sizes: Sizes) -> Outliers | None:
+def planned_outliers(s: MixtureSettings, sizes: Sizes) -> Outliers | None:
     """Whether rows may belong to no component, for which they have to be here."""
     outliers = given_outliers(s.outliers)
     if outliers is None or sizes.place == "memory":

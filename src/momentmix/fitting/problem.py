@@ -12,7 +12,7 @@ from momentmix.cluster.rows import DaskRows
 from momentmix.covariance import Anchor, Bound, Kind
 from momentmix.data.cluster import ClusterData
 from momentmix.data.content import LARGE_DATA
-from momentmix.data.crowding import sheltered_frame
+from momentmix.data.crowding import Crowding, sheltered_frame
 from momentmix.data.frame import Frame
 from momentmix.data.gaps import check_gaps, tensors_with_gaps
 from momentmix.data.observed import ObservedData
@@ -191,9 +191,12 @@ def with_background(problem: Problem, widths: np.ndarray, most: float) -> Proble
 
 def _of_rows(rows: AtomData, plan: Plan, frame: Frame | None) -> Problem:
     """Rows in memory: the likelihood decides, and moments are starts at most."""
-    frame = frame or _row_frame(rows, plan)
-    scaled = rows.within(frame).in_order()
+    frame, crowding = _row_frame(rows, plan, frame)
+    within = rows.within(frame)
+    scaled = within.in_order()
     likelihood = _row_likelihood(rows, scaled, frame, plan)
+    if crowding is not None:
+        likelihood.crowding = crowding.at(np.argsort(within.order_of_rows()))
     weights = gaussian_weights(plan.order)
     if plan.search == "moments":  # weighted by the noise of these rows
         weights = sampling_weights(scaled.X, scaled.weights, plan.order)
@@ -204,7 +207,7 @@ def _of_rows(rows: AtomData, plan: Plan, frame: Frame | None) -> Problem:
 def _of_observed(data: ObservedData, plan: Plan, frame: Frame | None) -> Problem:
     """Rows with gaps or noise in memory: as other rows, with the likelihood of what was seen."""
     _warn_of_light_rows(plan, data.rows, data.count)
-    frame = frame or _row_frame(data, plan)
+    frame, crowding = _row_frame(data, plan, frame)
     rows, rounding = data.within(frame), plan.rounding and data.table.noise is None
     likelihood = ObservedLikelihood(
         rows,
@@ -216,6 +219,7 @@ def _of_observed(data: ObservedData, plan: Plan, frame: Frame | None) -> Problem
         to_features=frame.to_features,
         anchor=_anchor(plan, data.share, data.whole),
     )
+    likelihood.crowding = crowding
     scaled = AtomData.of_rows(rows.X, data.weights, data.count)
     if plan.search == "moments" and not data.gaps:  # with gaps, starts from filled rows will do
         scaled = data.debiased().within(frame)
@@ -296,10 +300,18 @@ def _frame(data: Data | ObservedData, plan: Plan) -> Frame:
     return frame if plan.omega is None else Frame.about_the_origin(plan.kind, frame)
 
 
-def _row_frame(data: AtomData | ObservedData, plan: Plan) -> Frame:
-    """The same for rows in memory, of which some may be far off and belong to no component."""
-    sheltered = plan.outliers is not None and plan.omega is None
-    return sheltered_frame(data, plan.kind) if sheltered else _frame(data, plan)
+def _row_frame(
+    data: AtomData | ObservedData, plan: Plan, frame: Frame | None
+) -> tuple[Frame, Crowding | None]:
+    """The same for rows in memory, unless there is one.
+
+    Some of them may be far off and belong to no component; which, is known then.
+    """
+    if frame is not None:
+        return frame, None
+    if plan.outliers is None or plan.omega is not None:
+        return _frame(data, plan), None
+    return sheltered_frame(data, plan.kind)
 
 
 def _moments(

@@ -25,9 +25,9 @@ from momentmix.fitting.outliers import if_it_pays, settled
 from momentmix.fitting.plan import Plan
 from momentmix.fitting.problem import Problem
 from momentmix.fitting.start import starting_point
-from momentmix.likelihood.em import EMResult, Likelihood
+from momentmix.likelihood.em import Likelihood
 from momentmix.likelihood.rows import RowLikelihood
-from momentmix.likelihood.search import Candidate, LikelihoodSearch
+from momentmix.likelihood.search import Candidate, LikelihoodSearch, reached
 from momentmix.likelihood.starts import plain_starts
 from momentmix.likelihood.strength import cross_validated
 from momentmix.matching.estimate import MixtureMoments
@@ -167,21 +167,7 @@ def _polished(likelihood: Likelihood, fit: Fit, plan: Plan) -> Fit:
             callback=progress.step,
         )
     values = fit.log_likelihoods or (result.log_likelihood,)
-    return replace(_reached(fit, result, result.n_iter), log_likelihoods=values)
-
-
-def _reached(fit: Fit, result: EMResult, n_iter: int) -> Fit:
-    """A fit carried on to where EM has led in so many steps."""
-    return replace(
-        fit,
-        parameters=result.parameters,
-        log_likelihood=result.log_likelihood,
-        log_posterior=result.log_posterior,
-        n_iter=n_iter,
-        n_passes=fit.n_passes + n_iter,
-        converged=result.converged,
-        interrupted=result.interrupted,
-    )
+    return replace(reached(fit, result), log_likelihoods=values)
 
 
 def _from_plain_starts(
@@ -287,7 +273,7 @@ def _best_of_both(likelihood: RowLikelihood, fit: Fit, plan: Plan, rng: np.rando
     passes = fit.n_passes + search.n_iter
     values = (fit.log_likelihood, *search.values)
     if rival.log_likelihood > fit.log_likelihood + tol:
-        fit = _reached(replace(fit, n_passes=passes), rival, n_iter)
+        fit = reached(replace(fit, n_passes=passes), rival, n_iter)
     else:
         fit = replace(fit, n_passes=passes + n_iter)
     return replace(fit, log_likelihoods=values, interrupted=rival.interrupted)

@@ -64,6 +64,7 @@ class RowLikelihood(Likelihood):
         self.X, self.to_features = X, to_features
         self.weights = np.full(p, 1 / p) if weights is None else weights
         self.background: np.ndarray | None = None  # log density at each row; (p,)
+        self.crowding: Crowding | None = None  # of the rows, where it is known
         self._least = 1.5 / self.count if self.count > 1 else 0.0
         self._step = max(256, _BLOCK_BYTES // (8 * (2 * n + kind.width(n))))
 
@@ -102,7 +103,9 @@ class RowLikelihood(Likelihood):
     @cached_property
     def crowds(self) -> list[RowLikelihood]:
         """Those of rows that are probably no outliers, by two guesses of how many these are."""
-        crowding, parts = Crowding.of(self.X, self.weights * self.count), []
+        parts, crowding = [], self.crowding
+        if crowding is None:
+            crowding = Crowding.of(self.X, self.weights * self.count)
         for rows in (crowding.densest(DENSE), crowding.crowded()):
             share = float(self.weights[rows].sum())
             part = self.part(rows, self.weights[rows] / share, share, self.prior)

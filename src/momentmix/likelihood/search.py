@@ -7,7 +7,7 @@ climbed to the top on the likelihood of all rows, of which it needs sums alone, 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
@@ -177,3 +177,18 @@ class LikelihoodSearch:
         self.interrupted = self.interrupted or any(result.interrupted for result in looked_at)
         looked_at.sort(key=lambda result: -result.log_posterior)
         yield from (Candidate(result.parameters) for result in looked_at[:count])
+
+
+def reached(fit: Fit, result: EMResult, n_iter: int | None = None) -> Fit:
+    """A fit carried on to where EM has led, in so many steps if they are not the result's own."""
+    steps = result.n_iter if n_iter is None else n_iter
+    return replace(
+        fit,
+        parameters=result.parameters,
+        log_likelihood=result.log_likelihood,
+        log_posterior=result.log_posterior,
+        n_iter=steps,
+        n_passes=fit.n_passes + steps,
+        converged=result.converged,
+        interrupted=result.interrupted,
+    )

@@ -22,16 +22,21 @@ InitParams: TypeAlias = Literal["auto", "kmeans", "k-means++", "random", "random
 
 
 def plain_starts(
-    likelihood: RowLikelihood, m: int, rng: np.random.Generator, init: InitParams = "auto"
+    likelihood: RowLikelihood,
+    m: int,
+    rng: np.random.Generator,
+    init: InitParams = "auto",
+    sheltered: bool = False,
 ) -> Iterator[Parameters]:
     """Starts of EM without end, of one kind; for "auto" k-means twice, then around random rows.
 
     Distances are taken in the features' own units and in those of the fit, in turn: a full
     covariance makes all directions alike, and hides clusters that the features show. Where some
-    rows may belong to no component, starts are made from the others: by turns from all that have
-    neighbours, and from the denser part of the rows.
+    rows may belong to no component (or ``sheltered``), starts are made from the others: by turns
+    from all that have neighbours, and from the denser part of the rows.
     """
-    parts = [likelihood] if likelihood.background is None else likelihood.crowds
+    sheltered = sheltered or likelihood.background is not None
+    parts = likelihood.crowds if sheltered else [likelihood]
     views = [_views(part) for part in parts]
     for i in count():
         kind = ("kmeans" if i < 2 else "random_from_data") if init == "auto" else init
