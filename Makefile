@@ -24,7 +24,7 @@ help:
 	@echo "make bench-fit  fits against scikit-learn's EM (about 15 minutes)"
 	@echo "make bench-observed  rows with gaps and with known errors (about 30 minutes)"
 	@echo "make bench-classes  classes and regression against scikit-learn's (about 15 minutes)"
-	@echo "make experiments  section 7 of the paper, and figures on trusting a fit (about 2.5 hours, can be interrupted)"
+	@echo "make experiments  section 7 of the paper, and figures on trusting a fit (about 3 hours, can be interrupted)"
 	@echo "make bench-peers  scikit-learn, pomegranate, gmmx and Spark on the same data (about an hour)"
 	@echo "make bench-cp  decompositions and known noise against tensorly and EM (about 10 minutes)"
 	@echo "make bench-tensors  one pass over the data: tensors, files, a cluster (about 10 minutes)"

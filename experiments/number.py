@@ -52,17 +52,17 @@ def rows_of(name: str, seed: int) -> np.ndarray:
     weights = np.geomspace(1, imbalance, m)
     weights /= weights.sum()
     labels = rng.choice(m, size=p, p=weights)
-    means = _means(m, n, separation, rng)
+    means = means_apart(m, n, separation, rng)
     Z = _shapes(clusters, p, n, rng)
     X = np.empty((p, n))
-    common = _root(kind, n, rng)
+    common = covariance_root(kind, n, rng)
     for j in range(m):
-        root = common if kind == "tied" else _root(kind, n, rng)
+        root = common if kind == "tied" else covariance_root(kind, n, rng)
         X[labels == j] = means[j] + Z[labels == j] @ root.T
     return X
 
 
-def _means(m: int, n: int, separation: float, rng: np.random.Generator) -> np.ndarray:
+def means_apart(m: int, n: int, separation: float, rng: np.random.Generator) -> np.ndarray:
     """Random, with the nearest two ``separation`` standard deviations apart."""
     if m == 1:
         return np.zeros((1, n))
@@ -85,7 +85,7 @@ def _shapes(clusters: str, p: int, n: int, rng: np.random.Generator) -> np.ndarr
     return Z
 
 
-def _root(kind: str, n: int, rng: np.random.Generator) -> np.ndarray:
+def covariance_root(kind: str, n: int, rng: np.random.Generator) -> np.ndarray:
     if kind == "spherical":
         return np.sqrt(rng.uniform(0.5, 1.5)) * np.eye(n)
     scales = np.sqrt(rng.uniform(0.4, 1.6, size=n))

@@ -19,6 +19,7 @@ import comparison
 import coverage
 import goodness
 import number
+import outliers
 from machine import machine
 
 EXPERIMENTS = {
@@ -28,6 +29,7 @@ EXPERIMENTS = {
     "coverage": (coverage, "Coverage of confidence intervals"),
     "goodness": (goodness, "Does it fit: level and power of the tests"),
     "number": (number, "The number of components"),
+    "outliers": (outliers, "Outliers and heavy tails"),
 }
 
 

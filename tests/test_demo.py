@@ -1,3 +1,4 @@
+import csv
 import os
 import runpy
 import subprocess
@@ -97,10 +98,18 @@ def test_experiments_run_in_their_quick_form_and_go_on(tmp_path):
     command = [sys.executable, str(ROOT / "experiments" / "run.py"), "--quick"]
     command += ["--folder", str(tmp_path)]
     out = subprocess.run(command, capture_output=True, text=True, check=True, env=ONE_THREAD).stdout
-    for name in ("accuracy", "comparison-0.05", "beyond"):
+    for name in ("accuracy", "comparison-0.05", "beyond", "outliers"):
         assert (tmp_path / f"{name}.svg").stat().st_size > 10_000
         assert (tmp_path / f"{name}.png").stat().st_size > 10_000
     assert "| apart, plane | 3 | 2 | 500 | full | 1 of 1 | 1 of 1 |" in out
+    with (tmp_path / "outliers.csv").open(encoding="utf-8") as file:
+        ratios = {
+            row["method"]: float(row["ratio"])
+            for row in csv.DictReader(file)
+            if row["kind"] == "uniform"
+        }
+    assert ratios["auto"] < 1.2 < 5 < ratios["none"]
+    assert "| Davis | 200 × 2 | 2 | 1 | 1 | 1 |" in out
     path = tmp_path / "comparison.csv"
     whole = path.read_text()
     path.write_text("\n".join(whole.splitlines()[:-4]) + "\n" + whole.splitlines()[-4][:30])
