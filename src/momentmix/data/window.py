@@ -50,7 +50,7 @@ class Window:
         Weights beyond 1, which chance may lead to, are scaled down to a largest one of 1.
         Covariances that are too wide for the window to tell are bounded by ``widest``.
         """
-        weights, means, covariances = parameters
+        weights, means, _ = parameters
         left = self.kind.raised(self._left(parameters), self._least)
         linear = self._seen(means, left)[1]
         widened = self.variance**2 * self.kind.precision_cholesky(left)[0]
