@@ -12,6 +12,7 @@ __all__ = [
     "MixtureRegressor",
     "MomentMixture",
     "MomentTensors",
+    "OutlierWarning",
     "Samples",
     "SymmetricCP",
     "UncertaintyWarning",
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
     from momentmix.moments.orders import augmented_weights
     from momentmix.regression import MixtureRegressor
     from momentmix.selection import select
-    from momentmix.support.warnings import CollapseWarning, UncertaintyWarning
+    from momentmix.support.warnings import CollapseWarning, OutlierWarning, UncertaintyWarning
     from momentmix.tensors.dense import dense_moment
 else:
     _HOMES = {
@@ -81,7 +82,7 @@ else:
         "moments.orders": ("augmented_weights",),
         "regression": ("MixtureRegressor",),
         "selection": ("select",),
-        "support.warnings": ("CollapseWarning", "UncertaintyWarning"),
+        "support.warnings": ("CollapseWarning", "OutlierWarning", "UncertaintyWarning"),
         "tensors.dense": ("dense_moment",),
     }
 

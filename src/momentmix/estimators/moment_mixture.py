@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from momentmix.covariance import CovarianceName
 from momentmix.data.observed import ObservedData
+from momentmix.data.parameters import outlier_share
 from momentmix.data.sources import Data
 from momentmix.estimators.auto import chosen, refuse_auto, with_choice
 from momentmix.estimators.base import SOLVED, Reader
@@ -19,6 +20,7 @@ from momentmix.estimators.trust import TrustedEstimator
 from momentmix.fitting.outliers import BACKGROUND_PARAMETERS
 from momentmix.fitting.plan import Plan, Sizes, mixture_order, plan_mixture, planned_outliers
 from momentmix.fitting.problem import Problem, mixture_problem
+from momentmix.fitting.windowed import windowed_problem
 from momentmix.likelihood.starts import InitParams
 from momentmix.matching.fit import Fit
 from momentmix.matching.identifiability import parameter_count
@@ -136,7 +138,9 @@ class MomentMixture(OutlierAnswers, TrustedEstimator):
         density that takes them in, and ``predict`` gives -1 for them. "auto" finds the density from
         the other rows: that of rows spread evenly over their box. "uniform" takes the box of all
         rows, as R's mclust does. A number is "auto" with so large a share of outliers at most; else
-        it is 0.5. Where there are no outliers the fit is one without a background.
+        it is 0.5. Where there are no outliers the fit is one without a background. With
+        ``polish=None`` rows count less the farther off they lie, which is taken out of the result
+        again; there is a share of outliers then, but no background to tell which they are.
 
     Attributes
     ----------
@@ -321,6 +325,8 @@ class MomentMixture(OutlierAnswers, TrustedEstimator):
         return replace(plan, outliers=plan.outliers._replace(widths=background.widths))
 
     def _problem(self, data: Data | ObservedData, plan: Plan) -> Problem:
+        if plan.outliers is not None and not plan.polish:
+            return windowed_problem(data, plan, plan.outliers.most)
         return mixture_problem(data, plan)
 
     def _set(self, problem: Problem, fit: Fit) -> None:
@@ -328,8 +334,7 @@ class MomentMixture(OutlierAnswers, TrustedEstimator):
         self.covariance_type_ = problem.frame.kind.name
         try:
             super()._set(problem, fit)
-            background = self.mixture_.background
-            self.outlier_share_ = 0.0 if background is None else background.share
+            self.outlier_share_ = outlier_share(fit.parameters.weights)
         except np.linalg.LinAlgError as error:
             raise ValueError(
                 f"a fitted covariance is singular with reg_covar={self.reg_covar:g}; raise it, "

@@ -13,6 +13,7 @@ from momentmix.covariance import Anchor, Bound, Kind
 from momentmix.data.cluster import ClusterData
 from momentmix.data.content import LARGE_DATA
 from momentmix.data.crowding import Crowding, sheltered_frame
+from momentmix.data.dominance import warn_of_dominance
 from momentmix.data.frame import Frame
 from momentmix.data.gaps import check_gaps, tensors_with_gaps
 from momentmix.data.observed import ObservedData
@@ -250,6 +251,8 @@ def _anchor(plan: Plan, share: float, whole: float) -> Anchor | None:
 
 def _of_moments(data: Data, plan: Plan) -> Problem:
     """Moments alone; also those of rows in memory, where nothing but moments is asked for."""
+    if isinstance(data, AtomData) and data.atoms.covariance.zero:
+        warn_of_dominance(data.X, data.weights)
     if plan.tensors:
         data = tensors_of(data, plan.order)
     frame = _frame(data, plan)

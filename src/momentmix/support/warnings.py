@@ -14,6 +14,10 @@ class CollapseWarning(UserWarning):
     """A component of a fit rests on next to nothing: a few rows, or one value that rows share."""
 
 
+class OutlierWarning(UserWarning):
+    """A few rows lie so far off that they decide the result of a fit."""
+
+
 class UncertaintyWarning(UserWarning):
     """A standard error says less than it seems to: the data hardly determine what it is of."""
 
