@@ -178,6 +178,16 @@ def test_one_component(rng):
     assert abs(fit.parameters.weights.sum() - 0.98) < 0.02
 
 
+def test_a_guess_where_there_is_no_time():
+    rows = rows_to_fit(data(0.05, "far", 0), None, 3)
+    plan = plan_mixture(MomentMixture(3, polish=None), Sizes(2, 2000, None, "memory"), None)
+    problem = windowed_problem(rows, plan, 0.5)
+    fit = problem.restored(solve(problem, plan, np.random.default_rng(0), hurried=True))
+    assert fit.interrupted
+    assert np.abs(fit.parameters.means).max() < 20
+    assert 0.5 - 1e-9 <= fit.parameters.weights.sum() <= 1 + 1e-9
+
+
 def test_the_share_of_outliers_is_bounded():
     X = data(0.05, "far", 0)
     fit = fitted(X, most=0.01)
