@@ -20,6 +20,7 @@ import momentmix
 from momentmix import Mixture, MomentMixture
 from momentmix.cli import app
 from momentmix.datasets import load_quakes
+from momentmix.distributions.background import Background
 from momentmix.estimators.base import SOLVED
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -31,13 +32,20 @@ def test_the_schema_says_what_is_written(kind, tmp_path):
               "diag": np.ones((2, 2)), "spherical": np.ones(2)}  # fmt: skip
     schema = json.loads((DOCS / "model.schema.json").read_text())
     validator = jsonschema.Draft202012Validator(schema)
-    Mixture([0.5, 0.5], np.zeros((2, 2)), shapes[kind], kind, feature_names=["a", "b"]).save(
-        tmp_path / "m.json"
-    )
+    background = Background(0.05, [3.0, 4.0])
+    parameters = [0.5, 0.5], np.zeros((2, 2)), shapes[kind], kind
+    Mixture(*parameters).save(tmp_path / "m.json")
+    validator.validate(json.loads((tmp_path / "m.json").read_text()))
+    Mixture(*parameters, feature_names=["a", "b"], background=background).save(tmp_path / "m.json")
     document = json.loads((tmp_path / "m.json").read_text())
     validator.validate(document)
+    assert document["background"] == {"share": 0.05, "widths": [3.0, 4.0]}
     for change in ({"version": 2}, {"extra": 1}, {"feature_names": ["a", "a"]}, {"means": []},
-                   {"covariances": "x"}, {"covariances": [[["a"]]]}):  # fmt: skip
+                   {"covariances": "x"}, {"covariances": [[["a"]]]}, {"background": 0.05},
+                   {"background": None}, {"background": {"share": [0.1, 0.2], "widths": [3, 4]}},
+                   {"background": {"share": 0.05}}, {"background": {"share": 1, "widths": [3, 4]}},
+                   {"background": {"share": 0.1, "widths": [3, 0]}},
+                   {"background": {"share": 0.1, "widths": [3, 4], "more": 1}}):  # fmt: skip
         assert not validator.is_valid(document | change)
         (tmp_path / "bad.json").write_text(json.dumps(document | change))
         with pytest.raises(ValueError, match="is not a momentmix model"):

@@ -14,19 +14,18 @@ from momentmix.summary.component import feature_variances
 from momentmix.summary.words import counted, fine_percent, listed
 from momentmix.support.array import to_numpy
 
-#: Rows that a table or a list shows, and rows that a sentence names.
-MOST_SHOWN, MOST_NAMED = 20, 5
+#: Rows that a table or a list shows, rows that a sentence names, and rows that are measured.
+MOST_SHOWN, MOST_NAMED, _MOST_MEASURED = 20, 5, 1000
 
 
 class Outlier(NamedTuple):
     """A row that more probably than not belongs to no component.
 
-    Its nearest component is the one that would most probably have it. Deviations are those of that
-    component, with the row's own error where there is one.
+    Its nearest component is that from which it would differ least if few values of a row may be off
+    by much. Deviations are those of that component, with the row's own error where there is one.
     """
 
-    place: int  # among the rows that were fitted
-    number: int  # among the rows of the table, from 0
+    number: int  # of the row in its table, from 0
     values: np.ndarray  # (n,), NaN in a gap
     component: int  # the nearest
     feature: int  # in which the row lies farthest from it
@@ -98,26 +97,31 @@ def outliers_of(
     which = told & (log_odds < 0)
     places = np.flatnonzero(which)
     places = places[np.argsort(log_odds[places], kind="stable")]
-    nearest = log_joint.argmax(axis=1)
-    z = _deviations(mixture, X[places], nearest[places], None if errors is None else errors[places])
+    places = places[:_MOST_MEASURED]
+    nearest, z = _measured(mixture, X[places], None if errors is None else errors[places])
     worst = []
-    for place, far in zip(places[:MOST_SHOWN], z, strict=False):
+    for place, component, far in zip(places[:MOST_SHOWN], nearest, z, strict=False):
         feature = int(np.nanargmax(np.abs(far)))
         number = int(place if numbers is None else numbers[place])
-        component = int(nearest[place])
-        worst.append(Outlier(int(place), number, X[place], component, feature, float(far[feature])))
+        worst.append(Outlier(number, X[place], int(component), feature, float(far[feature])))
     return Outliers(background.share, total, which, worst, _by_oddness(z))
 
 
-def _deviations(
-    mixture: Mixture, X: np.ndarray, component: np.ndarray, errors: np.ndarray | None
-) -> np.ndarray:
-    """How far each value lies from the mean of the row's component, in its deviations; (k, n)."""
-    variances = feature_variances(mixture)[component]
+def _measured(
+    mixture: Mixture, X: np.ndarray, errors: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """The nearest component of each row (k,), and how far its values lie from that mean; (k, n).
+
+    With z_i in deviations, that is the component of least Σ log(1 + z_i²). A sum of squares would
+    be that of the one odd value, whose component would be the widest and not that of the others.
+    """
+    variances = feature_variances(mixture)[None, :, :]
     if errors is not None:
-        variances = variances + errors**2
-    safe = np.where(variances > 0, variances, 1.0)
-    return np.asarray((X - to_numpy(mixture.means)[component]) / np.sqrt(safe))
+        variances = variances + errors[:, None, :] ** 2
+    scale = np.sqrt(np.where(variances > 0, variances, 1.0))
+    z = (X[:, None, :] - to_numpy(mixture.means)) / scale
+    nearest = np.nansum(np.log1p(z**2), axis=2).argmin(axis=1)
+    return nearest, z[np.arange(len(X)), nearest]
 
 
 def _by_oddness(z: np.ndarray) -> list[int]:
