@@ -208,12 +208,9 @@ def _short(label: str) -> str:
 
 
 def _with_legend(ax: Axes) -> Axes:
-    """The Axes, with what the crosses in it mean above it, if there are any."""
+    """The Axes, with what the crosses in it mean, if there are any."""
     if crosses := crosses_of(ax):
-        ax.legend(
-            crosses, [OUTLIERS], loc="lower right", bbox_to_anchor=(1, 1), borderaxespad=0,
-            frameon=False, fontsize="small",
-        )  # fmt: skip
+        ax.legend(crosses, [OUTLIERS], fontsize="small")
     return ax
 
 
