@@ -214,12 +214,18 @@ def test_links_of_the_readme_work_wherever_it_is_shown():
     assert all(image.startswith(f"{raw}/main/") for image in re.findall(r"!\[.*?\]\((.*?)\)", text))
 
 
-def said_by_example(name, monkeypatch, capsys):
-    """The numbers that an example of the gallery prints."""
+def run_example(name, monkeypatch):
+    """The names that an example of the gallery has in the end."""
     pytest.importorskip("matplotlib").use("Agg")
     monkeypatch.setattr("matplotlib.pyplot.show", lambda: None)
-    runpy.run_path(str(DOCS.parent / "examples" / name))
+    names = runpy.run_path(str(DOCS.parent / "examples" / name))
     importlib.import_module("matplotlib.pyplot").close("all")
+    return names
+
+
+def said_by_example(name, monkeypatch, capsys):
+    """The numbers that an example of the gallery prints."""
+    run_example(name, monkeypatch)
     return [float(number) for number in re.findall(r"-?\d+\.\d+", capsys.readouterr().out)]
 
 
@@ -254,6 +260,16 @@ def test_the_example_with_error_bars_says_what_it_shows(monkeypatch, capsys):
     assert f"{before} to {after} km/s" in re.sub(r"\s+", " ", page)
 
 
+def test_the_example_with_outliers_says_what_it_shows(monkeypatch, capsys):
+    """Slipped values ruin a fit that has to explain them, and one that need not finds them."""
+    names = run_example("plot_9_outliers.py", monkeypatch)
+    em, plain, found = map(float, re.findall(r"^.{26}(\d\.\d\d)$", capsys.readouterr().out, re.M))
+    assert max(em, plain) < 0.6 < 0.9 < found
+    labels = names["fits"]['outliers="auto"'].predict(names["X"])
+    assert np.flatnonzero(labels == -1).tolist() == sorted(names["slipped"].tolist())
+    assert {95, 69} <= {row.number for row in names["odd"].worst}  # the most magnesium of all wines
+
+
 def test_the_example_with_classes_says_what_it_shows(monkeypatch, capsys):
     """Mixtures tell an arc from what it surrounds, and the band holds nine values of ten."""
     linear, quadratic, ours, inside = said_by_example("plot_9_classes.py", monkeypatch, capsys)
@@ -274,7 +290,7 @@ def test_examples_print_what_the_page_says(page, tmp_path, monkeypatch, capsys):
     assert float(said[-1]) >= max(0.9, float(said[0]))
 
 
-@pytest.mark.parametrize(("page", "count"), [("gaps.md", 6), ("classes.md", 3)])
+@pytest.mark.parametrize(("page", "count"), [("gaps.md", 6), ("classes.md", 3), ("outliers.md", 3)])
 def test_pages_print_what_they_say(page, count, capsys):
     names, checked = {}, 0
     for block in python_blocks(DOCS / page):
