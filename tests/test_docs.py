@@ -20,6 +20,7 @@ import momentmix
 from momentmix import Mixture, MomentMixture
 from momentmix.cli import app
 from momentmix.datasets import load_quakes
+from momentmix.distributions.background import Background
 from momentmix.estimators.base import SOLVED
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -31,13 +32,20 @@ def test_the_schema_says_what_is_written(kind, tmp_path):
               "diag": np.ones((2, 2)), "spherical": np.ones(2)}  # fmt: skip
     schema = json.loads((DOCS / "model.schema.json").read_text())
     validator = jsonschema.Draft202012Validator(schema)
-    Mixture([0.5, 0.5], np.zeros((2, 2)), shapes[kind], kind, feature_names=["a", "b"]).save(
-        tmp_path / "m.json"
-    )
+    background = Background(0.05, [3.0, 4.0])
+    parameters = [0.5, 0.5], np.zeros((2, 2)), shapes[kind], kind
+    Mixture(*parameters).save(tmp_path / "m.json")
+    validator.validate(json.loads((tmp_path / "m.json").read_text()))
+    Mixture(*parameters, feature_names=["a", "b"], background=background).save(tmp_path / "m.json")
     document = json.loads((tmp_path / "m.json").read_text())
     validator.validate(document)
+    assert document["background"] == {"share": 0.05, "widths": [3.0, 4.0]}
     for change in ({"version": 2}, {"extra": 1}, {"feature_names": ["a", "a"]}, {"means": []},
-                   {"covariances": "x"}, {"covariances": [[["a"]]]}):  # fmt: skip
+                   {"covariances": "x"}, {"covariances": [[["a"]]]}, {"background": 0.05},
+                   {"background": None}, {"background": {"share": [0.1, 0.2], "widths": [3, 4]}},
+                   {"background": {"share": 0.05}}, {"background": {"share": 1, "widths": [3, 4]}},
+                   {"background": {"share": 0.1, "widths": [3, 0]}},
+                   {"background": {"share": 0.1, "widths": [3, 4], "more": 1}}):  # fmt: skip
         assert not validator.is_valid(document | change)
         (tmp_path / "bad.json").write_text(json.dumps(document | change))
         with pytest.raises(ValueError, match="is not a momentmix model"):
@@ -206,12 +214,18 @@ def test_links_of_the_readme_work_wherever_it_is_shown():
     assert all(image.startswith(f"{raw}/main/") for image in re.findall(r"!\[.*?\]\((.*?)\)", text))
 
 
-def said_by_example(name, monkeypatch, capsys):
-    """The numbers that an example of the gallery prints."""
+def run_example(name, monkeypatch):
+    """The names that an example of the gallery has in the end."""
     pytest.importorskip("matplotlib").use("Agg")
     monkeypatch.setattr("matplotlib.pyplot.show", lambda: None)
-    runpy.run_path(str(DOCS.parent / "examples" / name))
+    names = runpy.run_path(str(DOCS.parent / "examples" / name))
     importlib.import_module("matplotlib.pyplot").close("all")
+    return names
+
+
+def said_by_example(name, monkeypatch, capsys):
+    """The numbers that an example of the gallery prints."""
+    run_example(name, monkeypatch)
     return [float(number) for number in re.findall(r"-?\d+\.\d+", capsys.readouterr().out)]
 
 
@@ -246,6 +260,16 @@ def test_the_example_with_error_bars_says_what_it_shows(monkeypatch, capsys):
     assert f"{before} to {after} km/s" in re.sub(r"\s+", " ", page)
 
 
+def test_the_example_with_outliers_says_what_it_shows(monkeypatch, capsys):
+    """Slipped values ruin a fit that has to explain them, and one that need not finds them."""
+    names = run_example("plot_9_outliers.py", monkeypatch)
+    em, plain, found = map(float, re.findall(r"^.{26}(\d\.\d\d)$", capsys.readouterr().out, re.M))
+    assert max(em, plain) < 0.6 < 0.9 < found
+    labels = names["fits"]['outliers="auto"'].predict(names["X"])
+    assert np.flatnonzero(labels == -1).tolist() == sorted(names["slipped"].tolist())
+    assert {95, 69} <= {row.number for row in names["odd"].worst}  # the most magnesium of all wines
+
+
 def test_the_example_with_classes_says_what_it_shows(monkeypatch, capsys):
     """Mixtures tell an arc from what it surrounds, and the band holds nine values of ten."""
     linear, quadratic, ours, inside = said_by_example("plot_9_classes.py", monkeypatch, capsys)
@@ -266,7 +290,7 @@ def test_examples_print_what_the_page_says(page, tmp_path, monkeypatch, capsys):
     assert float(said[-1]) >= max(0.9, float(said[0]))
 
 
-@pytest.mark.parametrize(("page", "count"), [("gaps.md", 6), ("classes.md", 3)])
+@pytest.mark.parametrize(("page", "count"), [("gaps.md", 6), ("classes.md", 3), ("outliers.md", 3)])
 def test_pages_print_what_they_say(page, count, capsys):
     names, checked = {}, 0
     for block in python_blocks(DOCS / page):

@@ -14,6 +14,7 @@ from matplotlib.testing.compare import compare_images
 from matplotlib.testing.decorators import remove_ticks_and_titles
 
 from momentmix import Mixture, MomentMixture, MomentTensors, Samples, plotting
+from momentmix.distributions.background import Background
 from momentmix.plotting import MixtureDisplay
 from momentmix.plotting.marks import parted
 from momentmix.plotting.mixtures import mass_levels
@@ -48,6 +49,13 @@ def density_without_rows():
 
 def ellipses():
     return plotting.plot_ellipses(PLANE, rows(PLANE))
+
+
+def outliers():
+    background = Background(0.02, [20.0, 20.0])
+    odd = Mixture(PLANE.weights, PLANE.means, PLANE.covariances, background=background)
+    X = np.vstack([rows(PLANE), [[7.0, 7], [-5, 3], [60, 0], [-4, -4]]])
+    return plotting.plot_ellipses(odd, X)
 
 
 def marginal():
@@ -89,6 +97,7 @@ PICTURES = [
     density,
     density_without_rows,
     ellipses,
+    outliers,
     marginal,
     pairs,
     history,

@@ -41,6 +41,12 @@ from momentmix.cli.console import (
 )
 from momentmix.cli.errors import ErrorsOption
 from momentmix.cli.gaps import Missing, gaps_option
+from momentmix.cli.outliers import (
+    OutlierSetting,
+    OutliersOption,
+    outlier_setting,
+    outliers_document,
+)
 from momentmix.cli.reading import TABLES, Rows, read_rows
 from momentmix.cli.show import mixture_document, show_mixture
 from momentmix.cli.tables import TableOptions, reads_tables
@@ -62,6 +68,7 @@ class Settings(TypedDict):
     max_iter: int
     tol: float
     prior: float | Literal["auto", "cv"] | None
+    outliers: OutlierSetting
 
 
 @reads_tables
@@ -85,6 +92,7 @@ def fit(
     criterion: CriterionOption = None,
     missing: Missing = "keep",
     errors: ErrorsOption = None,
+    outliers: OutliersOption = "none",
     prior: Annotated[
         str,
         typer.Option(
@@ -130,6 +138,7 @@ def fit(
             "max_iter": max_iter,
             "tol": tol,
             "prior": prior_setting(prior),
+            "outliers": outlier_setting(outliers),
         }
         with in_terms_of_options():
             check_mixture_settings(
@@ -142,11 +151,13 @@ def fit(
                 raise ValueError("--compare-em needs the rows; moments are not enough for EM")
             if errors is not None:
                 raise ValueError("--errors needs the rows; moments have no errors of their own")
+            if settings["outliers"] != "none":
+                raise ValueError("--outliers needs the rows; moments do not tell one from another")
             found, summary = fit_moments(files[0], asked.number, settings)
         else:
             rows = read_rows(files, options, gaps, errors=errors)
             if compare_em:
-                _check_for_em(rows)
+                _check_for_em(rows, settings["outliers"])
             found, summary = fit_rows(rows, asked, settings)
             if compare_em:
                 with working("fitting scikit-learn's EM from ten starts"):
@@ -165,8 +176,12 @@ def fit(
             raise KeyboardInterrupt  # after the best so far has been kept
 
 
-def _check_for_em(rows: Rows) -> None:
+def _check_for_em(rows: Rows, outliers: OutlierSetting) -> None:
     """Refuse what scikit-learn's EM cannot take."""
+    if outliers != "none":
+        raise ValueError(
+            "--compare-em goes without --outliers, of which scikit-learn's EM has none"
+        )
     if rows.errors is not None:
         raise ValueError("--compare-em goes without --errors, of which scikit-learn's EM has none")
     if np.isnan(rows.X).any():
@@ -222,6 +237,7 @@ def fit_rows(rows: Rows, asked: Wanted, settings: Settings) -> tuple[MomentMixtu
             rows_read=rows.read,
             rows_dropped=rows.dropped,
             rows_empty=rows.empty,
+            row_numbers=rows.numbers,
             gaps=rows.gaps,
             left_out=rows.left_out,
             errors=rows.error_columns,
@@ -268,6 +284,7 @@ def _origin(settings: Settings, covariance: str) -> Origin:
         settings={
             "covariances": covariance,
             "prior": "none" if settings["prior"] is None else str(settings["prior"]),
+            "outliers": str(settings["outliers"]),
             "order of moments": str(settings["order"]),
             "most iterations": str(settings["max_iter"]),
             "tolerance": f"{settings['tol']:g}",
@@ -286,6 +303,8 @@ def show_summary(summary: FitSummary) -> None:
         aside(f"log-likelihood {value:,.2f}, {bic}, {summary.seconds:.2g} s")
     for rival in summary.rivals:
         aside(f"{rival.name}: log-likelihood {rival.log_likelihood:,.2f}, {rival.seconds:.2g} s")
+    if summary.outliers is not None:
+        note(summary.outliers.sentence)
     for remark in summary.remarks:
         note(remark)
 
@@ -304,6 +323,7 @@ def summary_document(summary: FitSummary) -> dict[str, JsonValue]:
         "aic": None if value is None or summary.collapsed else summary.aic(value),
         "bic": None if value is None or summary.collapsed else summary.bic(value),
         "mixture": mixture_document(summary.mixture),
+        "outliers": outliers_document(summary.outliers),
         **sureness_document(summary),
         "moments": [match._asdict() for match in summary.matches],
         "tests": [test._asdict() for test in summary.tests or ()],

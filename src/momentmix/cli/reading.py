@@ -45,6 +45,7 @@ class Rows(NamedTuple):
     left_out: Sequence[tuple[str, str]] = ()  # columns, and why
     gaps: Counter[str] = Counter()  # by column, where rows were left out  # noqa: RUF012
     read: int = 0  # rows in the tables
+    numbers: np.ndarray | None = None  # (p,) of the rows in the tables, where some were left out
     empty: int = 0  # of those that were left out, rows without any value
     notes: Sequence[str] = ()  # what one should know before trusting a fit of them
     errors: np.ndarray | None = None  # (p, n) standard errors, 0 where there are none
@@ -279,7 +280,9 @@ def _usable(rows: Rows, gaps: Gaps) -> Rows:
         raise ValueError(
             f"{rows.source}: column {name} has no value in any row; --exclude {name} leaves it out"
         )
-    found = rows.some(usable)._replace(empty=int(empty.all(axis=1).sum()))
+    found = rows.some(usable)._replace(
+        empty=int(empty.all(axis=1).sum()), numbers=np.flatnonzero(usable)
+    )
     return found._replace(gaps=counts) if gaps == "drop" else found
 
 

@@ -22,11 +22,12 @@ from momentmix.cli.console import Debug, Json, aside, note, plain_errors, show_j
 from momentmix.cli.errors import ErrorsOption
 from momentmix.cli.fit import prior_setting, warnings_as_notes
 from momentmix.cli.gaps import Missing, gaps_option
+from momentmix.cli.outliers import OutliersOption, outlier_setting, outliers_document
 from momentmix.cli.reading import TABLES, read_rows
 from momentmix.cli.tables import TableOptions, reads_tables
 from momentmix.cli.writing import check_output
 from momentmix.selection import why_no_more
-from momentmix.summary import counted
+from momentmix.summary import counted, outliers_of
 
 
 @reads_tables
@@ -47,6 +48,7 @@ def select(
     ] = None,
     missing: Missing = "keep",
     errors: ErrorsOption = None,
+    outliers: OutliersOption = "none",
     prior: Annotated[
         str,
         typer.Option(
@@ -69,13 +71,20 @@ def select(
         check_output(save, (".json",))
         check_output(picture, (".png", ".svg", ".pdf"))
         asked = wanted(components, covariance, criterion)
+        settings: dict[str, Any] = {
+            "random_state": seed,
+            "prior": prior_setting(prior),
+            "outliers": outlier_setting(outliers),
+        }
         rows = read_rows(files, tables(), gaps_option(missing), errors=errors)
-        settings: dict[str, Any] = {"random_state": seed, "prior": prior_setting(prior)}
         begin = time.perf_counter()
         with warnings_as_notes() as notes:
             found = compare_rows(rows, asked, settings | {"seeds": seeds})
         seconds = time.perf_counter() - begin
         best = found.chosen
+        odd = None
+        if settings["outliers"] != "none":
+            odd = outliers_of(best.fit.mixture_, rows.X, rows.errors, rows.numbers)
         if save is not None:
             best.fit.mixture_.named(rows.names).save(save)
         if picture is not None:
@@ -95,6 +104,7 @@ def select(
                     "criterion": found.criterion,
                     "n_components": best.n_components,
                     "covariance_type": best.covariance_type,
+                    "outliers": outliers_document(odd),
                     "choices": choices_document(found.table),
                     "remarks": remarks,
                 }
@@ -105,7 +115,7 @@ def select(
                 f"best by {found.criterion.upper()}: "
                 f"{counted(best.n_components, 'component')}, {best.covariance_type} covariances"
             )
-            for remark in remarks:
+            for remark in [*([odd.sentence] if odd else []), *remarks]:
                 note(remark)
             for what, path in (("model", save), ("picture", picture)):
                 if path is not None:

@@ -23,6 +23,7 @@ from momentmix.distributions.mixture import Mixture
 from momentmix.summary import (
     components,
     counted,
+    fine_percent,
     mean_and_deviation,
     names_of,
     remarks,
@@ -45,6 +46,8 @@ def show(model: ModelFile, as_json: Json = False, debug: Debug = False) -> None:
             show_json(mixture_document(mixture))
             return
         show_mixture(mixture)
+        if mixture.background is not None:
+            note(f"{fine_percent(mixture.background.share)} of the rows belong to no component.")
         for remark in remarks(mixture):
             note(remark)
 
@@ -101,9 +104,12 @@ def mixture_document(mixture: Mixture) -> dict[str, JsonValue]:
         name: to_numpy(getattr(mixture, name)).astype(np.float64)
         for name in ("weights", "means", "covariances")
     }
-    return {
+    document: dict[str, JsonValue] = {
         "n_components": mixture.n_components,
         "covariance_type": mixture.covariance_type,
         "feature_names": names_of(mixture),
         **parameters,
     }
+    if (background := mixture.background) is not None:
+        document["background"] = {"share": background.share, "widths": background.widths}
+    return document

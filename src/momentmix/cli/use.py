@@ -25,7 +25,7 @@ from momentmix.cli.tables import TableOptions, reads_tables
 from momentmix.cli.writing import check_output, write_table
 from momentmix.distributions.mixture import Mixture
 from momentmix.estimators.predictions import posterior
-from momentmix.summary import FitSummary, names_of
+from momentmix.summary import FitSummary, counted, names_of
 
 Output = Annotated[
     Path | None,
@@ -54,7 +54,8 @@ def predict(
     tables: Callable[[], TableOptions],
     output: Output = None,
     proba: Annotated[
-        bool, typer.Option("--proba", help="Give the probability of each component.")
+        bool,
+        typer.Option("--proba", help="Give the probability of each component, and of outliers."),
     ] = False,
     missing: Missing = "keep",
     errors: ErrorsOption = None,
@@ -67,6 +68,9 @@ def predict(
     the values that are there decide. A row without any value has no component, and its cells stay
     empty.
 
+    If the model was fitted with --outliers, rows that more probably than not belong to no component
+    get -1, and the probability is that of being an outlier.
+
     Example: `momentmix predict model.json new.csv -o labels.csv`
     """
     with plain_errors(debug):
@@ -77,21 +81,28 @@ def predict(
         told = usable_rows(rows.X, gaps, "get no component")
         some = rows.some(told)
         with working("predicting"):
-            R = np.full((len(told), mixture.n_components), np.nan)
-            R[told] = posterior(mixture, some.X, some.noise) if told.any() else 0.0
-        labels = np.zeros(len(told), dtype=int)
-        labels[told] = R[told].argmax(axis=1)
-        values = {"component": labels, "probability": R.max(axis=1)}
+            labels = np.zeros(len(told), dtype=int)
+            R = np.full((len(told), mixture.n_components + 1), np.nan)
+            if told.any():
+                beyond = mixture.outlier_probability(some.X, some.noise)[:, None]
+                R[told] = np.hstack([posterior(mixture, some.X, some.noise) * (1 - beyond), beyond])
+                labels[told] = np.where(R[told, -1] > 0.5, -1, R[told, :-1].argmax(axis=1))
+        # As a position, -1 is that of the last column, which is that of outliers.
+        values = {"component": labels, "probability": R[np.arange(len(R)), labels]}
         if proba:
-            values |= {f"p{j}": column for j, column in enumerate(R.T)}
+            values |= {f"p{j}": column for j, column in enumerate(R[:, :-1].T)}
+        if proba and mixture.background is not None:
+            values["outlier"] = R[:, -1]
         found = {name: np.ma.masked_array(column, ~told) for name, column in values.items()}
         if as_json:
             show_json({name: column.tolist() for name, column in found.items()})
         else:
             write_table(output, found)
         if output is not None:
-            counts = np.bincount(labels[told], minlength=R.shape[1])
-            aside(f"{output}: {len(labels):,} rows; by component: {', '.join(map(str, counts))}")
+            beyond, *counts = np.bincount(labels[told] + 1, minlength=mixture.n_components + 1)
+            odd = "" if mixture.background is None else f"; {counted(beyond, 'outlier')}"
+            by_component = ", ".join(map(str, counts))
+            aside(f"{output}: {len(labels):,} rows; by component: {by_component}{odd}")
 
 
 @reads_tables

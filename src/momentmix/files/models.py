@@ -120,7 +120,7 @@ def read_model(
         raise refuse(f"dtype is {document['dtype']!r}")
     try:
         arrays = {name: _numbers(document[name], document["dtype"]) for name in _NUMBERS}
-        background = _background(document.get("background"))
+        background = _background(document["background"]) if "background" in document else None
     except (ValueError, OverflowError, RecursionError) as error:
         raise refuse(str(error)) from error
     parameters: Parameters = {
@@ -133,12 +133,13 @@ def read_model(
     return parameters, background
 
 
-def _background(value: object) -> tuple[float, np.ndarray] | None:
-    if value is None:
-        return None
+def _background(value: object) -> tuple[float, np.ndarray]:
     if not isinstance(value, dict) or value.keys() != {"share", "widths"}:
         raise ValueError("background is not an object with share and widths")
-    return float(_numbers(value["share"], "float64")), _numbers(value["widths"], "float64")
+    share, widths = (_numbers(value[name], "float64") for name in ("share", "widths"))
+    if share.ndim != 0:
+        raise ValueError("the share of the background is not one number")
+    return float(share), widths
 
 
 def _are_names(value: object) -> bool:

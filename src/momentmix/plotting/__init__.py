@@ -12,14 +12,9 @@ from momentmix.plotting.fits import (
     plot_moment_residuals,
     plot_recovery,
 )
-from momentmix.plotting.mixtures import (
-    MOST_DOTS,
-    plot_density,
-    plot_ellipses,
-    plot_marginal,
-    plot_pairs,
-)
+from momentmix.plotting.mixtures import plot_density, plot_ellipses, plot_marginal, plot_pairs
 from momentmix.plotting.quantiles import plot_projections, plot_quantiles
+from momentmix.plotting.samples import MOST_DOTS
 from momentmix.plotting.selections import plot_selection
 from momentmix.summary import telling_features
 

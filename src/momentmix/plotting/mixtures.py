@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from momentmix.distributions.mixture import Mixture
-from momentmix.observed import noise_of_errors
 from momentmix.plotting.axes import (
     axes_or_new,
     axis_label,
@@ -18,7 +17,16 @@ from momentmix.plotting.axes import (
 )
 from momentmix.plotting.colours import component_colour
 from momentmix.plotting.marks import mark_components
-from momentmix.summary import covariance_matrices, feature_variances, telling_features
+from momentmix.plotting.samples import (
+    OUTLIERS,
+    ShownRows,
+    crosses_of,
+    draw_outliers_below,
+    draw_samples,
+    shown_range,
+    shown_rows,
+)
+from momentmix.summary import covariance_matrices, telling_features
 from momentmix.support.array import to_numpy
 
 if TYPE_CHECKING:
@@ -28,8 +36,6 @@ if TYPE_CHECKING:
 
     from momentmix.plotting.axes import Model
 
-#: Samples that a picture shows at most.
-MOST_DOTS = 5000
 #: Points of a grid along each side.
 _GRID_POINTS = 160
 
@@ -47,18 +53,19 @@ def plot_density(
 
     Each contour encloses a share of the probability; they are evenly spaced from 0.05 to 0.95. NaN
     in X is a gap. ``errors`` (p, n) are the standard errors of the values in X, where there are
-    any.
+    any. If the mixture has a background, grey crosses are outliers, those that lie far out at the
+    edge of the picture, and the density is that of the components.
     """
     mixture, ax = mixture_of(model), axes_or_new(ax)
-    flat = mixture.marginal(list(features))
-    _draw_samples(ax, mixture, X, features, errors)
-    xx, yy = _grid(flat, None if X is None else np.asarray(X, dtype=float)[:, list(features)])
+    flat, rows = mixture.marginal(list(features)), shown_rows(mixture, X, errors)
+    draw_samples(ax, rows, features)
+    xx, yy = _grid(*shown_range(flat, rows, features))
     points = np.column_stack([xx.ravel(), yy.ravel()])
-    density = np.exp(to_numpy(flat.log_prob(points))).reshape(xx.shape)
+    density = np.exp(to_numpy(flat.log_joint(points))).sum(axis=1).reshape(xx.shape)
     heights = mass_levels(density, np.linspace(0.95, 0.05, levels))
     ax.contour(xx, yy, density, levels=heights, colors=text_colour(), linewidths=0.8)
     mark_components(ax, to_numpy(flat.means))
-    return _labelled_axes(ax, mixture, features)
+    return _with_legend(_labelled_axes(ax, mixture, features))
 
 
 def plot_ellipses(
@@ -72,13 +79,24 @@ def plot_ellipses(
 ) -> Axes:
     """For each component the ellipses that hold the shares ``mass`` of its probability.
 
-    Gaps and ``errors`` in X are as in :func:`plot_density`.
+    Gaps, ``errors`` and outliers in X are as in :func:`plot_density`.
     """
     mixture, ax = mixture_of(model), axes_or_new(ax)
+    _ellipses(ax, mixture, shown_rows(mixture, X, errors), features, mass)
+    return _with_legend(ax)
+
+
+def _ellipses(
+    ax: Axes,
+    mixture: Mixture,
+    rows: ShownRows | None,
+    features: Sequence[int],
+    mass: Sequence[float] = (0.5, 0.9),
+) -> None:
     from matplotlib.patches import Ellipse
 
     flat = mixture.marginal(list(features))
-    _draw_samples(ax, mixture, X, features, errors)
+    draw_samples(ax, rows, features)
     width = 1.6 if mixture.n_components <= 8 else 1.1
     normals = zip(to_numpy(flat.means), covariance_matrices(flat), strict=True)
     for j, (mean, matrix) in enumerate(normals):
@@ -100,7 +118,7 @@ def plot_ellipses(
                 )
             )
     mark_components(ax, to_numpy(flat.means))
-    return _labelled_axes(ax, mixture, features)
+    _labelled_axes(ax, mixture, features)
 
 
 def plot_marginal(
@@ -109,19 +127,28 @@ def plot_marginal(
     *,
     feature: int = 0,
     numbers: bool = True,
+    errors: np.ndarray | None = None,
     ax: Axes | None = None,
 ) -> Axes:
     """The density of one feature, that of each component below it, and a histogram of samples.
 
-    Components are numbered at their peaks unless ``numbers`` is false.
+    Components are numbered at their peaks unless ``numbers`` is false. Gaps, ``errors`` and
+    outliers in X are as in :func:`plot_density`; the crosses of outliers are on the axis.
     """
     mixture, ax = mixture_of(model), axes_or_new(ax)
+    _curves(ax, mixture, shown_rows(mixture, X, errors), feature, numbers)
+    return _with_legend(ax)
+
+
+def _curves(
+    ax: Axes, mixture: Mixture, rows: ShownRows | None, feature: int, numbers: bool
+) -> None:
     line = mixture.marginal([feature])
-    column = None if X is None else np.asarray(X, dtype=float)[:, [feature]]
-    low, high = _shown_range(line, column)
+    low, high = shown_range(line, rows, [feature])
     x = np.linspace(low[0], high[0], 400)
-    if column is not None:
-        values = column[~np.isnan(column)]
+    if rows is not None:
+        values = rows.members[:, feature]
+        values = values[~np.isnan(values)]
         ax.hist(values, bins="auto", range=(low[0], high[0]), density=True, color="#9999994d")
     parts = np.exp(to_numpy(line.log_joint(x[:, None])))
     ax.plot(x, parts.sum(axis=1), color=text_colour(), linewidth=1.8)
@@ -131,7 +158,7 @@ def plot_marginal(
     if numbers:
         peaks = np.argmax(parts, axis=0)
         mark_components(ax, np.column_stack([x[peaks], np.max(parts, axis=0)]))
-    return ax
+    draw_outliers_below(ax, rows, feature)
 
 
 def plot_pairs(
@@ -145,8 +172,8 @@ def plot_pairs(
 ) -> np.ndarray:
     """Every feature alone on the diagonal, every pair with ellipses below it; an array of Axes.
 
-    By default the ``most`` features in which the components lie furthest apart. Gaps and ``errors``
-    in X are as in :func:`plot_density`.
+    By default the ``most`` features in which the components lie furthest apart. Gaps, ``errors``
+    and outliers in X are as in :func:`plot_density`.
     """
     mixture = mixture_of(model)
     chosen = list(telling_features(mixture, most) if features is None else features)
@@ -157,18 +184,21 @@ def plot_pairs(
     else:
         figure.set_size_inches(size)
     axes: np.ndarray = figure.subplots(n, n, squeeze=False)
+    rows = shown_rows(mixture, X, errors)
     for i, j in np.ndindex(n, n):
         ax = axes[i, j]
         if i == j:
-            plot_marginal(mixture, X, feature=chosen[i], numbers=False, ax=ax)
+            _curves(ax, mixture, rows, chosen[i], numbers=False)
         elif i > j:
-            plot_ellipses(mixture, X, features=(chosen[j], chosen[i]), errors=errors, ax=ax)
+            _ellipses(ax, mixture, rows, (chosen[j], chosen[i]))
         else:
             ax.set_visible(False)
             continue
         ax.set(xlabel=_short(ax.get_xlabel()) if i == n - 1 else "")
         ax.set(ylabel=_short(ax.get_ylabel()) if j == 0 and i > 0 else "")
         ax.tick_params(labelsize="small")
+    if crosses := crosses_of(axes[-1, 0]):
+        figure.legend(crosses, [OUTLIERS], loc="upper right", frameon=False)
     return axes
 
 
@@ -177,41 +207,15 @@ def _short(label: str) -> str:
     return label if len(label) <= 22 else label[:21] + "…"
 
 
-def _draw_samples(
-    ax: Axes,
-    mixture: Mixture,
-    X: ArrayLike | None,
-    features: Sequence[int],
-    errors: np.ndarray | None,
-) -> None:
-    """Samples in the colour of their most probable component; a fixed choice of them if many."""
-    if X is None:
-        return
-    X = np.asarray(X, dtype=float)
-    if len(X) > MOST_DOTS:
-        some = np.random.default_rng(0).choice(len(X), MOST_DOTS, replace=False)
-        X, errors = X[some], None if errors is None else errors[some]
-    noise = None if errors is None else noise_of_errors(errors)
-    labels = np.argmax(to_numpy(mixture.log_joint(X, noise)), axis=1)
-    x, y = X[:, features[0]], X[:, features[1]]
-    colours = [component_colour(j) for j in labels]
-    ax.scatter(x, y, c=colours, s=8, alpha=0.45, linewidths=0, rasterized=True)
+def _with_legend(ax: Axes) -> Axes:
+    """The Axes, with what the crosses in it mean, if there are any."""
+    if crosses := crosses_of(ax):
+        ax.legend(crosses, [OUTLIERS], fontsize="small")
+    return ax
 
 
-def _shown_range(mixture: Mixture, X: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """What a picture shows: the samples, or three deviations about each mean, with a margin."""
-    means = to_numpy(mixture.means)
-    spread = 3 * np.sqrt(feature_variances(mixture))
-    low, high = (means - spread).min(axis=0), (means + spread).max(axis=0)
-    if X is not None and not np.isnan(X).all(axis=0).any():
-        low, high = np.nanmin(X, axis=0), np.nanmax(X, axis=0)
-    margin = 0.05 * np.where(high > low, high - low, 1.0)
-    return low - margin, high + margin
-
-
-def _grid(mixture: Mixture, X: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+def _grid(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The two coordinates of the points at which a density of two features is computed."""
-    low, high = _shown_range(mixture, X)
     x, y = (np.linspace(a, b, _GRID_POINTS) for a, b in zip(low, high, strict=True))
     xx, yy = np.meshgrid(x, y)
     return xx, yy

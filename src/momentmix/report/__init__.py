@@ -21,6 +21,7 @@ from momentmix.report.correlations import correlations_section
 from momentmix.report.fits import choices_section, moments_section, rivals_section
 from momentmix.report.goodness import goodness_section
 from momentmix.report.opening import contents, opening, remarks_section, tiles
+from momentmix.report.outliers import outliers_section
 from momentmix.report.pictures import pictures
 from momentmix.report.sureness import sureness_section
 from momentmix.summary import FitSummary, counted
@@ -60,6 +61,7 @@ def page(report: FitSummary, model: str | PathLike[str] | None = None) -> str:
         remarks_section(report),
         components_section(report, drawn["mixture"]),
         apart_section(report),
+        outliers_section(report, drawn.get("outliers", "")),
         certainty_section(report),
         sureness_section(report),
         correlations_section(report),

@@ -71,8 +71,8 @@ def _upright(report: FitSummary, shown: list[int]) -> str:
         ("component", lambda part: component_cell(part.number)),
         ("weight", _weight_cell),
     ]
-    if report.rows:
-        columns.append(("rows, about", partial(_rows_cell, report.rows)))
+    if report.members:
+        columns.append(("rows, about", partial(_rows_cell, report.members)))
     columns += [(names[i], partial(_feature_cell, i)) for i in shown]
     return table("Components", columns, components(report.mixture))
 
@@ -82,8 +82,8 @@ def _turned(report: FitSummary, shown: list[int]) -> str:
     names, parts = names_of(report.mixture), components(report.mixture)
     heads = "".join(f'<th scope="col">{mark(part.number)}</th>' for part in parts)
     rows = [_turned_row("weight", [f"{100 * part.weight:.1f} %" for part in parts], "sums")]
-    if report.rows:
-        about = [f"{part.weight * report.rows:,.0f}" for part in parts]
+    if report.members:
+        about = [f"{part.weight * report.members:,.0f}" for part in parts]
         rows.append(_turned_row("rows, about", about, "sums"))
     for i in shown:
         rows.append(_turned_row(names[i], [_feature_cell(i, part).html for part in parts]))

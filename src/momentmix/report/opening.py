@@ -32,6 +32,9 @@ def opening(report: FitSummary) -> str:
             f" {percent(sure.sure / sure.rows).capitalize()} of the rows belong to their component "
             f"with a probability of at least {SURE:g}."
         )
+    if report.outliers is not None and report.outliers.rows:
+        one = report.outliers.rows == 1
+        words += f" {counted(report.outliers.rows, 'row')} belong{'s' * one} to none."
     return f'<p class="lede">{escape(words)}</p>'
 
 

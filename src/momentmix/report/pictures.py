@@ -44,9 +44,11 @@ _STYLE: Any = {
 
 
 def pictures(report: FitSummary) -> dict[str, str]:
-    """Figures of HTML by name: the mixture, the moments, the quantiles, the numbers tried."""
+    """Figures of HTML by name: mixture, outliers, moments, quantiles, the numbers tried."""
     with matplotlib.rc_context(_STYLE):
         drawn = {"mixture": _mixture(report)}
+        if report.outliers is not None and report.outliers.rows:
+            drawn["outliers"] = _outliers(report, sorted(report.outliers.features[:2]))
         if report.data is not None:
             drawn["moments"] = _moments(report)
         if report.X is not None and report.tests is not None:
@@ -59,15 +61,17 @@ def pictures(report: FitSummary) -> dict[str, str]:
 def _mixture(report: FitSummary) -> str:
     mixture, X = report.mixture, report.X
     dots = "" if X is None else "; dots are rows in the colour of their likeliest component"
-    if X is not None and len(X) > plotting.MOST_DOTS:
+    if X is not None and (report.members or 0) > plotting.MOST_DOTS:
         dots += f", {plotting.MOST_DOTS:,} of them"
+    if report.outliers is not None and report.outliers.rows:
+        dots += ", and crosses are outliers"
     if X is not None and report.has_gaps:
         dots += ". A row with a gap in one of two columns is not among their dots"
     if X is not None and report.errors is not None:
         dots += ". The rows scatter more widely than the components, because they have errors"
     if mixture.n_features == 1:
         figure = _figure(6, 3.2)
-        plotting.plot_marginal(mixture, X, ax=figure.subplots())
+        plotting.plot_marginal(mixture, X, errors=report.errors, ax=figure.subplots())
         words = "The density, and that of each component"
         words += "" if X is None else ", over a histogram of the rows"
     elif mixture.n_features == 2:
@@ -83,6 +87,19 @@ def _mixture(report: FitSummary) -> str:
         if mixture.n_features > len(axes):
             words += ". The columns are those in which the components lie furthest apart"
     return _html(figure, words + ".", "mixture", broad=mixture.n_features > 2)
+
+
+def _outliers(report: FitSummary, features: list[int]) -> str:
+    """The two columns in which most outliers lie farthest out."""
+    figure = _figure(4.8, 3.8)
+    mixture, X, ax = report.mixture, report.X, figure.subplots()
+    if len(features) == 1:
+        plotting.plot_marginal(mixture, X, errors=report.errors, ax=ax)
+        where = "Crosses on the axis are outliers"
+    else:
+        plotting.plot_ellipses(mixture, X, features=features, errors=report.errors, ax=ax)
+        where = "Crosses are outliers, in the two columns that show them best"
+    return _html(figure, f"{where}; those that lie far out are at the edge.", "outliers")
 
 
 def _moments(report: FitSummary) -> str:

@@ -29,10 +29,18 @@ from momentmix.summary.correlations import (
 )
 from momentmix.summary.fit import FitSummary, Rival
 from momentmix.summary.origin import Origin
+from momentmix.summary.outliers import Outlier, Outliers, outliers_of
 from momentmix.summary.remark import closeness, remarks
 from momentmix.summary.sureness import Sureness, sureness_of
 from momentmix.summary.tests_of_fit import MOST_TESTED_ROWS, tests_of_fit
-from momentmix.summary.words import counted, listed, mean_and_deviation, percent, readable
+from momentmix.summary.words import (
+    counted,
+    fine_percent,
+    listed,
+    mean_and_deviation,
+    percent,
+    readable,
+)
 
 __all__ = [
     "DOUBTFUL",
@@ -47,6 +55,8 @@ __all__ = [
     "FitSummary",
     "Match",
     "Origin",
+    "Outlier",
+    "Outliers",
     "Rival",
     "Sureness",
     "certainty_of",
@@ -60,10 +70,12 @@ __all__ = [
     "covariance_matrices",
     "feature_variances",
     "features_by_tellingness",
+    "fine_percent",
     "listed",
     "mean_and_deviation",
     "moment_match",
     "names_of",
+    "outliers_of",
     "overall_mean_and_deviation",
     "paired_components",
     "percent",

@@ -14,6 +14,7 @@ import numpy as np
 from momentmix.distributions.mixture import Mixture
 from momentmix.distributions.moment_tensors import MomentTensors
 from momentmix.distributions.samples import Samples
+from momentmix.fitting.outliers import BACKGROUND_PARAMETERS
 from momentmix.goodness import Distribution, Match, MomentTest, moment_match
 from momentmix.matching.identifiability import parameter_count
 from momentmix.observed import noise_of_errors
@@ -23,6 +24,7 @@ from momentmix.summary.columns import ColumnSummary, column_summaries
 from momentmix.summary.component import names_of
 from momentmix.summary.costs import with_costs
 from momentmix.summary.origin import Origin
+from momentmix.summary.outliers import Outliers, outliers_of
 from momentmix.summary.remark import collapse_remark, errors_remark, remarks
 from momentmix.summary.sureness import Sureness, sureness_of
 from momentmix.summary.tests_of_fit import tests_of_fit
@@ -126,6 +128,29 @@ class FitSummary:
         return None if self.moments is None else self.moments.count
 
     @cached_property
+    def outliers(self) -> Outliers | None:
+        """Rows that belong to no component; None where there are no rows, or nobody looked."""
+        asked = getattr(self.estimator, "outliers", "none") != "none"
+        if self.X is None or not (asked or self.mixture.background is not None):
+            return None
+        numbers = None if self.origin is None else self.origin.row_numbers
+        return outliers_of(self.mixture, self.X, self.errors, numbers)
+
+    @property
+    def members(self) -> int | None:
+        """The number of rows that belong to components."""
+        if self.rows is None or self.outliers is None:
+            return self.rows
+        return self.rows - self.outliers.rows
+
+    def _members(self) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """The rows that belong to components, and their errors."""
+        if self.X is None or self.outliers is None or self.outliers.rows == 0:
+            return self.X, self.errors
+        kept = ~self.outliers.which
+        return self.X[kept], None if self.errors is None else self.errors[kept]
+
+    @cached_property
     def has_gaps(self) -> bool:
         return self.X is not None and bool(np.isnan(self.X).any())
 
@@ -138,18 +163,20 @@ class FitSummary:
     def data(self) -> Distribution | None:
         """What the moments of the mixture are compared with, if there is anything.
 
-        Gaps are filled at random, given the values that are there: then the rows have the moments
-        of the mixture if the mixture is right. The errors of values are taken out of the moments.
+        Outliers are left out. Gaps are filled at random, given the values that are there: then the
+        rows have the moments of the mixture if the mixture is right. The errors of values are taken
+        out of the moments.
         """
-        if self.X is None:
+        rows, errors = self._members()
+        if rows is None or len(rows) == 0:
             return self.moments
-        X, errors = self.X, self.errors
+        X, noise = rows, None if errors is None else noise_of_errors(errors)
         if self.has_gaps:
-            filled = self.mixture.impute(X, 1, noise_covariance=self.noise, random_state=0)
+            filled = self.mixture.impute(X, 1, noise_covariance=noise, random_state=0)
             X = to_numpy(filled)[0]
         if errors is None:
             return Samples(X)
-        return Samples(X, noise_covariance=noise_of_errors(np.where(np.isnan(self.X), 0, errors)))
+        return Samples(X, noise_covariance=noise_of_errors(np.where(np.isnan(rows), 0, errors)))
 
     @cached_property
     def log_likelihood(self) -> float | None:
@@ -170,7 +197,8 @@ class FitSummary:
     def n_parameters(self) -> int:
         mixture = self.mixture
         kind = mixture.atoms.covariance.kind
-        return parameter_count(kind, mixture.n_components, mixture.n_features)
+        count = parameter_count(kind, mixture.n_components, mixture.n_features)
+        return count if mixture.background is None else count + BACKGROUND_PARAMETERS
 
     @cached_property
     def matches(self) -> list[Match]:
@@ -186,8 +214,9 @@ class FitSummary:
 
     @cached_property
     def certainty(self) -> Certainty | None:
-        """How surely rows belong to their components, where there are rows."""
-        return None if self.X is None else certainty_of(self.mixture, self.X, self.errors)
+        """How surely rows that are no outliers belong to their components, where there are rows."""
+        X, errors = self._members()
+        return None if X is None else certainty_of(self.mixture, X, errors)
 
     @cached_property
     def sureness(self) -> Sureness | None:
@@ -220,4 +249,4 @@ class FitSummary:
             found.append(limit)
         if self.errors is not None and (large := errors_remark(self.columns)):
             found.append(large)
-        return found + remarks(self.mixture, self.rows, self.matches, self.collapsed, self.tests)
+        return found + remarks(self.mixture, self.members, self.matches, self.collapsed, self.tests)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 
 @dataclass(frozen=True)
 class Origin:
@@ -23,6 +25,8 @@ class Origin:
         Rows that were left out because of gaps.
     rows_empty : int
         Of these, rows without any value.
+    row_numbers : array of int, optional
+        Where each row that was used stands among those read, from 0; by default all were used.
     gaps : mapping of str to int
         Empty cells among the rows read, for each column used, where rows with gaps were dropped.
     left_out : sequence of (str, str)
@@ -44,6 +48,7 @@ class Origin:
     rows_read: int | None = None
     rows_dropped: int = 0
     rows_empty: int = 0
+    row_numbers: np.ndarray | None = None
     gaps: Mapping[str, int] = field(default_factory=dict)
     left_out: Sequence[tuple[str, str]] = ()
     errors: Mapping[str, str] = field(default_factory=dict)

@@ -45,6 +45,11 @@ def percent(share: float) -> str:
     return f"{whole} %"
 
 
+def fine_percent(share: float) -> str:
+    """A share in hundredths with two digits that count, for shares that may be small: "0.6 %"."""
+    return f"{100 * share:.2g} %" if share < 0.995 else percent(share)
+
+
 def listed(items: Sequence[object], most: int = 12) -> str:
     """Items as a sentence lists them: "3, 5 and 7"; beyond ``most`` it says how many are left."""
     words = [str(item) for item in items[:most]]

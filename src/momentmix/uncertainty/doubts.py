@@ -22,9 +22,13 @@ def far_errors(errors: Errors) -> tuple[float, list[int]]:
     Directions are in units of the components themselves: their widths, and logarithms of their
     weights and variances. So the size of an error tells how far it is from small.
     """
-    values, vectors = np.linalg.eigh(errors.covariance)
+    directions, covariance = errors.directions, errors.covariance.copy()
+    # How many rows are outliers is often hardly known, and moves no component: all weights alike.
+    m = directions.m
+    covariance[:m] -= covariance[:m].mean(axis=0)
+    covariance[:, :m] -= covariance[:, :m].mean(axis=1, keepdims=True)
+    values, vectors = np.linalg.eigh(covariance)
     largest = float(np.sqrt(max(values[-1], 0.0)))
-    directions = errors.directions
     squares = vectors[:, -1] ** 2
     shares = np.array([squares[places[: directions.n + 1]].sum() for places in directions.own])
     if not directions.common:
