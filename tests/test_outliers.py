@@ -325,13 +325,14 @@ def test_the_misfit_of_distances_is_kolmogorovs(rng):
 
 
 def test_the_number_of_components_does_not_count_outliers(spoilt):
-    X, _ = spoilt
+    X, odd = spoilt
     fit = MomentMixture("auto", outliers="auto", random_state=0).fit(X)
     assert fit.n_components_ == 3
     assert error_of_means(fit) < 0.2
     chosen = select(X, range(1, 6), outliers="auto", random_state=0).chosen
     assert chosen.n_components == 3
     assert chosen.bic == pytest.approx(chosen.fit.bic(X), rel=1e-9)
+    assert chosen.smallest == pytest.approx(np.sum(~odd) / 3, rel=0.2)
 
 
 def test_standard_errors_are_about_those_of_the_clean_rows(fitted, spoilt):

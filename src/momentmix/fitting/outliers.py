@@ -34,6 +34,8 @@ from momentmix.matching.fit import Fit
 AROUND, FITTING = (3.0, 1.7, 1.4, 1.2, 1.1, 1.0), 0.05
 #: By how much a background that takes too many rows is widened, until it does not.
 THINNER = 1.2
+#: What chance alone may do to the misfit of a single row; of p rows it does less by √p.
+CHANCE = 0.8
 #: What setting aside all rows would cost, in units of that misfit.
 COST = 0.1
 #: Turns that the size of the box is found in, EM steps of each, and nats a row at which they end.
@@ -81,7 +83,7 @@ def settled(
             break
         misfit = misfit_of_distances(sample, first)
         found.append((misfit + COST * outlier_share(first.weights), first, rows))
-        if misfit < FITTING or start is not None:
+        if misfit < max(FITTING, CHANCE / np.sqrt(sample.count)) or start is not None:
             break
     _, first, rows = min(found, key=lambda one: one[0])
     if not _gains(_rows(rows), first):  # and so will not for a better fit

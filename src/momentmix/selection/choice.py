@@ -58,10 +58,15 @@ def choice_of(fit: MomentMixture, rows: Rows, cv: float | None = None) -> Choice
     """What a fit is worth on some rows."""
     mixture, N = fit.mixture_, rows.number
     R, log_density = softmax(np.array(to_numpy(mixture.log_joint(rows.X, rows.noise))))
+    members = rows.weights
     if mixture.background is not None:
-        log_density = np.logaddexp(log_density, mixture.background.log_joint(rows.X))
-    entropy = -float(rows.weights @ np.sum(xlogy(R, R), axis=1))
-    classes = np.bincount(R.argmax(axis=1), rows.weights, minlength=R.shape[1])
+        own, log_density = (
+            log_density,
+            np.logaddexp(log_density, mixture.background.log_joint(rows.X)),
+        )
+        members = members * np.exp(own - log_density)  # rows that belong to a component
+    entropy = -float(members @ np.sum(xlogy(R, R), axis=1))
+    classes = np.bincount(R.argmax(axis=1), members, minlength=R.shape[1])
     total, parameters = float(rows.weights @ log_density), fit._n_parameters()
     bic = -2 * total + parameters * float(np.log(N))
     m = mixture.n_components
