@@ -367,6 +367,17 @@ def test_marginals_and_conditionals_keep_the_background(fitted):
     np.testing.assert_allclose(given.log_prob(point[:, 1:]), joint, rtol=1e-9)
 
 
+def test_moments_are_matched_without_outliers_too(spoilt):
+    X, _ = spoilt
+    fit = MomentMixture(3, covariance_type="tied", polish=None, outliers="auto", random_state=0)
+    fit.fit(X)
+    assert error_of_means(fit) < 0.4
+    assert 0.01 < fit.outlier_share_ < 0.2
+    assert set(fit.predict(X)) == {0, 1, 2}  # moments do not tell which they are
+    with pytest.raises(ValueError, match="no standard errors"):
+        fit.standard_errors(X)
+
+
 # What is refused
 
 

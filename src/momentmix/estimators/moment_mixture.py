@@ -317,7 +317,7 @@ class MomentMixture(OutlierAnswers, TrustedEstimator):
     def _plan_as_fitted(self, sizes: Sizes) -> Plan:
         chosen = with_choice(self, self.covariance_type_, self.n_components_)
         background = self.mixture_.background
-        if background is None or sizes.place != "memory":
+        if background is None and self.polish is not None:  # none were found
             chosen.outliers = "none"
         plan = plan_mixture(chosen, sizes, None)
         if background is None or plan.outliers is None:

@@ -277,7 +277,7 @@ def _errors(problem: Problem, parameters: Parameters, kind: InformationKind) -> 
         return likelihood_errors(problem.likelihood, parameters, kind)
     if not isinstance(problem.moments, MixtureMoments):
         raise NoStandardErrors(
-            "there are no standard errors for signals from moments alone; fit the rows with "
-            "polish='em'"
+            "there are no standard errors for signals, and none beside outliers, from moments "
+            "alone; fit the rows with polish='em'"
         )
     return moment_errors(problem.moments, parameters, problem.count)
