@@ -2,6 +2,7 @@
 
 import warnings
 
+import dask.array
 import numpy as np
 import pytest
 from scipy.optimize import linear_sum_assignment
@@ -346,6 +347,24 @@ def test_standard_errors_are_about_those_of_the_clean_rows(fitted, spoilt):
     again = fitted.bootstrap(X, 40)
     np.testing.assert_allclose(again.weights.sum(axis=1), 1)
     np.testing.assert_allclose(again.standard_errors().means, ours.means, rtol=0.6)
+
+
+def test_rows_on_dask_are_judged_where_they_are(fitted, spoilt):
+    X = spoilt[0]
+    rows = dask.array.from_array(X, chunks=(200, 2))
+    np.testing.assert_array_equal(fitted.predict(rows).compute(), fitted.predict(X))
+    for answer in (fitted.outlier_score, fitted.decision_function):
+        np.testing.assert_allclose(answer(rows).compute(), answer(X))
+    with_column = fitted.predict_proba(rows, outliers=True)
+    np.testing.assert_allclose(with_column.compute(), fitted.predict_proba(X, outliers=True))
+    assert fitted.bic(rows) == pytest.approx(fitted.bic(X))
+    with pytest.raises(ValueError, match="on a cluster"):
+        MomentMixture(3, outliers="auto").fit(rows)
+
+
+def test_a_mixture_shows_its_background(fitted):
+    share = f"background of {100 * fitted.outlier_share_:.3g} %"
+    assert share in repr(fitted.mixture_).splitlines()[0]
 
 
 def test_a_file_keeps_the_background(fitted, spoilt, tmp_path):

@@ -34,10 +34,11 @@ def mixture_in_html(mixture: Mixture) -> str:
 
 
 def _heading(mixture: Mixture) -> str:
-    m, n = mixture.n_components, mixture.n_features
+    m, n, background = mixture.n_components, mixture.n_features, mixture.background
+    beyond = "" if background is None else f", background of {100 * background.share:.3g} %"
     return (
         f"{m} component{'s' * (m != 1)}, {n} feature{'s' * (n != 1)}, "
-        f"{mixture.covariance_type}, {str(mixture.means.dtype).rpartition('.')[2]}"
+        f"{mixture.covariance_type}, {str(mixture.means.dtype).rpartition('.')[2]}{beyond}"
     )
 
 
