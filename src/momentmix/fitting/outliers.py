@@ -60,36 +60,47 @@ def settled(
         return problem, start
     sample = likelihood.sample(rng)
     rows = replace(problem, likelihood=sample)
-    widths = box_widths(rows, np.ones(len(sample.X), dtype=bool))
+    everywhere = box_widths(rows, np.ones(len(sample.X), dtype=bool))
     if not outliers.robust or plan.max_iter == 0:
-        return with_background(problem, widths, outliers.most), start
+        return with_background(problem, everywhere, outliers.most), start
+    rows = with_background(rows, everywhere, outliers.most)
+    fit = start or next(plain_starts(sample, plan.m, rng, plan.init_params, sheltered=True))
     found: list[tuple[float, Parameters, Problem]] = []
-    first = start or next(plain_starts(sample, plan.m, rng, plan.init_params, sheltered=True))
     for around in AROUND:
-        for _ in range(TURNS):
-            rows = with_background(rows, widths, outliers.most)
-            sample = _rows(rows)
-            steps = min(STEPS, plan.max_iter)
-            result = sample.fit(first, tol=max(ROUGH, plan.tol), max_iter=steps)
-            if result.interrupted:
-                raise KeyboardInterrupt
-            first = result.parameters
-            R, _ = sample.responsibilities(first)
-            smaller = np.minimum(widths, around * box_widths(rows, R.sum(axis=1) > 0.5))
-            if float(np.sum(np.log(widths) - np.log(smaller))) < SETTLED:
-                break
-            widths = smaller
-        if found and taken_by_background(sample, first) > outliers.most:
+        rows, fit = _by_turns(rows, fit, around, plan)
+        sample = _rows(rows)
+        if found and taken_by_background(sample, fit) > outliers.most:
             break
-        misfit = misfit_of_distances(sample, first)
-        found.append((misfit + COST * outlier_share(first.weights), first, rows))
+        misfit = misfit_of_distances(sample, fit)
+        found.append((misfit + COST * outlier_share(fit.weights), fit, rows))
         if misfit < max(FITTING, CHANCE / np.sqrt(sample.count)) or start is not None:
             break
-    _, first, rows = min(found, key=lambda one: one[0])
-    if not _gains(_rows(rows), first):  # and so will not for a better fit
-        return problem, start or first
+    _, fit, rows = min(found, key=lambda one: one[0])
+    if not _gains(_rows(rows), fit):  # and so will not for a better fit
+        return problem, start or fit
     assert rows.widths is not None
-    return with_background(problem, rows.widths, outliers.most), start or first
+    return with_background(problem, rows.widths, outliers.most), start or fit
+
+
+def _by_turns(
+    rows: Problem, fit: Parameters, around: float, plan: Plan
+) -> tuple[Problem, Parameters]:
+    """EM, and a box so many times as wide as that of the rows that are no outliers, by turns."""
+    assert plan.outliers is not None
+    for _ in range(TURNS):
+        sample, widths = _rows(rows), rows.widths
+        steps = min(STEPS, plan.max_iter)
+        result = sample.fit(fit, tol=max(ROUGH, plan.tol), max_iter=steps)
+        if result.interrupted:
+            raise KeyboardInterrupt
+        fit = result.parameters
+        R, _ = sample.responsibilities(fit)
+        assert widths is not None
+        smaller = np.minimum(widths, around * box_widths(rows, R.sum(axis=1) > 0.5))
+        if float(np.sum(np.log(widths) - np.log(smaller))) < SETTLED:
+            break
+        rows = with_background(rows, smaller, plan.outliers.most)
+    return rows, fit
 
 
 def taken_by_background(likelihood: RowLikelihood, parameters: Parameters) -> float:
