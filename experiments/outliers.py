@@ -197,9 +197,9 @@ def main(folder: Path, quick: bool) -> str:
         f"{ROWS:,} rows of mixtures of 3 and 5 components in 2, 5 and 10 features, with "
         f"{DATA_SETS} data sets of each setting. `none`, `auto`, `uniform` and `at most 0.1` are "
         "settings of `outliers`; `moments` and `moments, auto` are fits without a likelihood "
-        "(`polish=None`), to the first of the data sets and to the first "
-        f"{PURE['moments, auto']}, with 5 components in 2 features only; `moments` has one start "
-        "wherever data are not clean; scikit-learn is "
+        "(`polish=None`), to the first data set of a setting and to the first "
+        f"{PURE['moments, auto']} of them (with 5 components only in 2 features); `moments` has "
+        "one start wherever data are not clean; scikit-learn is "
         "`GaussianMixture(n_init=10)`; mclust has a noise component, and the 5 % of rows that are "
         "farthest from their tenth neighbour as its first guess. "
         + ("" if there else "There was no R with mclust here, so its column is empty. ")
