@@ -242,7 +242,7 @@ class MomentMixture(OutlierAnswers, TrustedEstimator):
         init: Init = "auto",
         init_params: InitParams = "auto",
         n_init: int | Literal["auto"] = "auto",
-        polish: Literal["em"] | None = "em",
+        polish: Literal["em", "newton"] | None = "em",
         reg_covar: float = 1e-6,
         max_iter: int = 200,
         tol: float = 1e-6,

@@ -25,6 +25,7 @@ def check_mixture_settings(s: MixtureSettings) -> None:
     number("reg_covar", s.reg_covar, 0)
     if s.reg_covar > LARGEST_FLOOR:
         raise ValueError(f"reg_covar must be at most {LARGEST_FLOOR:g}, got {s.reg_covar!r}")
+    one_of("polish", s.polish, ("em", "newton", None))
     one_of("weighting", s.weighting, ("auto", "orders", "optimal"))
     one_of("moments", s.moments, ("auto", "tensors", "samples"))
     one_of("init_params", s.init_params, INIT_PARAMS)
@@ -44,6 +45,7 @@ def check_mixture_settings(s: MixtureSettings) -> None:
 def check_known_noise_settings(s: KnownNoiseSettings) -> None:
     """Of KnownCovarianceMixture."""
     _check_common_settings(s, ("auto", "random", "spectral"))
+    one_of("polish", s.polish, ("em", None))
     if isinstance(s.covariance, str) and s.covariance != "estimate":
         raise ValueError(f"covariance must be numbers or 'estimate', got {s.covariance!r}")
 
@@ -60,6 +62,5 @@ def _check_common_settings(s: CommonSettings, inits: tuple[str, ...], *words: st
     one_of("augmentation", s.augmentation, ("implicit", "post-processing"))
     one_of("solver", s.solver, ("auto", "gauss-newton", "lbfgs"))
     one_of("init", s.init, inits)
-    one_of("polish", s.polish, ("em", None))
     if isinstance(s.order_weights, str) and s.order_weights != "auto":
         raise ValueError(f"order_weights must be 'auto' or numbers, got {s.order_weights!r}")

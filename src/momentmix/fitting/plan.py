@@ -65,7 +65,7 @@ class CommonSettings(Protocol):
     solver: SolverName
     init: Init
     n_init: int | Literal["auto"]
-    polish: Literal["em"] | None
+    polish: Literal["em", "newton"] | None
     max_iter: int
     tol: float
     weights_init: np.ndarray | None
@@ -125,12 +125,13 @@ class Plan:
     tensors: bool  # one pass makes moments, which take the place of the rows
     init: Init
     n_init: int | None  # None: as many as it takes
-    polish: bool  # there is a likelihood, and EM climbs it
+    polish: bool  # there is a likelihood, and it is climbed
     tol: float
     max_iter: int
     start: Start | None
     by_weight: bool  # components are put in the order of their weights
     verbose: int
+    scoring: bool = False  # by Newton's steps and not by EM's
     search: Literal["plain", "moments", "estimate"] = "estimate"  # where EM starts
     init_params: InitParams = "auto"  # which plain starts
     weighting: Weighting = "orders"
@@ -175,8 +176,8 @@ def plan_mixture(s: MixtureSettings, sizes: Sizes, last: Mixture | None) -> Plan
     """
     kind, m, n = covariance_type(s.covariance_type), int(s.n_components), sizes.n
     outliers = planned_outliers(s, sizes)
-    polish = sizes.place != "moments" and s.polish == "em"
-    in_memory = polish and sizes.place == "memory"
+    polish, scoring = sizes.place != "moments" and s.polish is not None, s.polish == "newton"
+    in_memory = polish and sizes.place == "memory" and not scoring
     order = mixture_order(s, sizes, check=not in_memory or s.order != "auto")
     explicit = is_explicit(kind, m, n, order) and (
         s.moments != "samples" or sizes.order is not None
@@ -198,10 +199,11 @@ def plan_mixture(s: MixtureSettings, sizes: Sizes, last: Mixture | None) -> Plan
         init=NEAREST.get(s.init_params, s.init),
         n_init=_count(s.n_init),
         polish=polish,
+        scoring=scoring,
         search=_search(s) if in_memory else "estimate",
         init_params=s.init_params,
         prior=kind.prior(n, s.prior),
-        cross_validated=s.prior == "cv" and in_memory,
+        cross_validated=s.prior == "cv" and polish and sizes.place == "memory",
         anchored=s.prior is not None,
         rounding=s.prior is not None,
         outliers=outliers,

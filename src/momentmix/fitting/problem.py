@@ -201,8 +201,10 @@ def _of_rows(rows: AtomData, plan: Plan, frame: Frame | None) -> Problem:
     weights = gaussian_weights(plan.order)
     if plan.search == "moments":  # weighted by the noise of these rows
         weights = sampling_weights(scaled.X, scaled.weights, plan.order)
-    moments = _moments(scaled, frame, plan, weights, likelihood.floor)
-    return Problem(frame, moments, likelihood, rows.count, likelihood.floor, rows=rows)
+    matched = tensors_of(scaled, plan.order) if plan.tensors else scaled
+    moments = _moments(matched, frame, plan, weights, likelihood.floor)
+    passes = int(plan.tensors)
+    return Problem(frame, moments, likelihood, rows.count, likelihood.floor, rows, passes=passes)
 
 
 def _of_observed(data: ObservedData, plan: Plan, frame: Frame | None) -> Problem:

@@ -27,6 +27,7 @@ from momentmix.fitting.problem import Problem
 from momentmix.fitting.start import starting_point
 from momentmix.likelihood.em import Likelihood
 from momentmix.likelihood.rows import RowLikelihood
+from momentmix.likelihood.scoring import scored
 from momentmix.likelihood.search import Candidate, LikelihoodSearch, reached
 from momentmix.likelihood.starts import plain_starts
 from momentmix.likelihood.strength import cross_validated
@@ -170,6 +171,20 @@ def _polished(likelihood: Likelihood, fit: Fit, plan: Plan) -> Fit:
     return replace(reached(fit, result), log_likelihoods=values)
 
 
+def _scored(likelihood: Likelihood, fit: Fit, plan: Plan, rng: np.random.Generator) -> Fit:
+    """Scoring steps from the parameters of a fit."""
+    with Progress(plan.verbose, plan.max_iter, "scoring steps") as progress:
+        result = scored(
+            likelihood,
+            fit.parameters,
+            rng,
+            tol=plan.tol,
+            max_iter=plan.max_iter,
+            callback=progress.step,
+        )
+    return replace(reached(fit, result), log_likelihoods=(result.log_likelihood,))
+
+
 def _from_plain_starts(
     likelihood: Likelihood, plan: Plan, rng: np.random.Generator, first: Parameters | None
 ) -> Fit | None:
@@ -241,6 +256,8 @@ def _from_estimate(
     if fit.interrupted:
         return _valued_at_hand(fit, likelihood)
     fit = replace(fit, parameters=likelihood.widened(fit.parameters))
+    if plan.scoring:
+        return _scored(likelihood, fit, plan, rng)
     fit = _polished(likelihood, fit, plan)
     if plan.n_init is None and isinstance(likelihood, RowLikelihood) and not fit.interrupted:
         fit = _best_of_both(likelihood, fit, plan, rng)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from momentmix.data.parameters import Parameters, outlier_share
-from momentmix.likelihood.em import EMResult
+from momentmix.likelihood.em import EMResult, Likelihood
 from momentmix.likelihood.information import information
 from momentmix.likelihood.rows import RowLikelihood
 from momentmix.likelihood.scores import Directions
@@ -32,20 +32,22 @@ def climb(likelihood: RowLikelihood, start: Parameters, *, tol: float, max_iter:
     at, value, passes, converged = start, _value(likelihood, start), 1, False
     try:
         for _ in range(max_iter):
-            directions, step, gain = _step(likelihood, at)
+            found = information(likelihood, at)
+            directions = found.directions
+            step, gain = step_of(directions, found.slope, found.curvature)
             passes += 1
             if gain < tol:
                 converged = True
                 break
-            moved = False
+            gained = False
             for k in range(HALVINGS):
-                there = _moved(likelihood, directions, step / 2**k)
+                there = moved(likelihood, directions, step / 2**k)
                 reached = _value(likelihood, there)
                 passes += 1
                 if reached > value:
-                    at, value, moved = there, reached, True
+                    at, value, gained = there, reached, True
                     break
-            if not moved:
+            if not gained:
                 result = likelihood.fit(at, tol=tol, max_iter=EM_STEPS)
                 passes += result.n_iter
                 at, value = result.parameters, result.log_posterior
@@ -67,26 +69,23 @@ def _value(likelihood: RowLikelihood, parameters: Parameters) -> float:
     return likelihood.value(parameters) - likelihood.penalty(parameters)
 
 
-def _step(
-    likelihood: RowLikelihood, parameters: Parameters
-) -> tuple[Directions, np.ndarray, float]:
+def step_of(
+    directions: Directions, slope: np.ndarray, curvature: np.ndarray
+) -> tuple[np.ndarray, float]:
     """Newton's step in the directions of a mixture, and what it should gain.
 
     Directions in which the likelihood curves upwards are taken to curve downwards as much.
     """
-    found = information(likelihood, parameters)
-    basis = found.directions.basis
-    slope = basis.T @ found.slope
-    values, vectors = np.linalg.eigh(basis.T @ found.curvature @ basis)
+    basis = directions.basis
+    values, vectors = np.linalg.eigh(basis.T @ curvature @ basis)
     sizes = np.maximum(np.abs(values), FLATTEST * np.abs(values).max())
-    along = vectors.T @ slope
-    step = vectors @ (along / sizes)
+    along = vectors.T @ (basis.T @ slope)
+    step = basis @ (vectors @ (along / sizes))
     gain = float(slope @ step) / 2
-    length = float(np.abs(basis @ step).max())
-    return found.directions, basis @ step * min(1.0, LONGEST / max(length, 1e-300)), gain
+    return step * min(1.0, LONGEST / max(float(np.abs(step).max()), 1e-300)), gain
 
 
-def _moved(likelihood: RowLikelihood, directions: Directions, step: np.ndarray) -> Parameters:
+def moved(likelihood: Likelihood, directions: Directions, step: np.ndarray) -> Parameters:
     """Parameters after a step, with weights that are shares and covariances above the floor."""
     m, n = directions.m, directions.n
     weights, means, covariances = directions.parameters

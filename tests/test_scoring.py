@@ -1,0 +1,109 @@
+"""Scoring steps: their slope from the sums of a pass, and where they lead."""
+
+import dask.array
+import numpy as np
+import pytest
+
+from momentmix import Mixture, MomentMixture
+from momentmix.covariance import covariance_type
+from momentmix.likelihood.information import information
+from momentmix.likelihood.newton import climb
+from momentmix.likelihood.scores import Directions
+from momentmix.likelihood.scoring import scored, slope_of_sums
+from test_information import KINDS, MANNERS, case
+
+
+@pytest.mark.parametrize("manner", MANNERS)
+@pytest.mark.parametrize("name", KINDS)
+def test_the_slope_of_sums_is_that_of_scores(name, manner, rng):
+    likelihood, parameters = case(covariance_type(name), manner, rng)
+    directions = Directions.of(likelihood, parameters)
+    slope = slope_of_sums(likelihood, directions, likelihood.sums(parameters))
+    np.testing.assert_allclose(slope, information(likelihood, parameters).slope, atol=1e-10)
+
+
+def overlapping(seed=0, p=30_000):
+    truth = Mixture(
+        [0.5, 0.3, 0.2],
+        [[0.0, 0.0, 0.0], [2.0, 1.0, 0.0], [-1.0, 2.5, 1.0]],
+        [np.eye(3), 0.5 * np.eye(3), np.diag([1.0, 0.3, 2.0])],
+    )
+    return truth.sample(p, random_state=seed)[0]
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return overlapping()
+
+
+@pytest.fixture(scope="module")
+def fitted(rows):
+    return MomentMixture(3, polish="newton", random_state=0).fit(rows)
+
+
+def test_few_passes_lead_to_the_maximum(fitted, rows):
+    assert fitted.converged_
+    assert fitted.n_passes_ <= 6
+    problem, _ = fitted._standing(rows, None, None)
+    start = problem.frame.forward(problem_parameters(fitted))
+    top = climb(problem.likelihood, start, tol=1e-12, max_iter=50)
+    value = problem.likelihood.value(start) - problem.likelihood.penalty(start)
+    assert top.log_posterior - value < 1e-5
+    long = MomentMixture(3, random_state=0, tol=1e-9, max_iter=2000).fit(rows)
+    assert fitted.log_posterior_ > long.log_posterior_ - 1e-5
+    assert fitted.n_passes_ < long.n_passes_ / 5
+
+
+def problem_parameters(fit):
+    from momentmix.data.parameters import Parameters
+
+    return Parameters.of(fit.mixture_)
+
+
+def test_rows_on_dask_end_where_rows_in_memory_do(fitted, rows):
+    D = dask.array.from_array(rows, chunks=(10_000, 3))
+    fit = MomentMixture(3, polish="newton", random_state=0).fit(D)
+    assert fit.converged_
+    assert fit.n_passes_ <= 8
+    assert fit.score(rows) == pytest.approx(fitted.score(rows), abs=2e-5)
+    np.testing.assert_allclose(fit.means_, fitted.means_, atol=0.05)
+
+
+@pytest.mark.parametrize("kind", ["tied", "diag", "spherical"])
+def test_all_types_can_be_scored(kind, rows):
+    fit = MomentMixture(3, covariance_type=kind, polish="newton", random_state=0).fit(rows)
+    em = MomentMixture(
+        3, covariance_type=kind, means_init=fit.means_, random_state=0, tol=1e-8
+    ).fit(rows)
+    assert fit.log_posterior_ > em.log_posterior_ - 1e-4
+
+
+def test_gaps_can_be_scored(rows):
+    X = rows[:6000].copy()
+    X[np.random.default_rng(1).uniform(size=X.shape) < 0.1] = np.nan
+    fit = MomentMixture(3, polish="newton", random_state=0).fit(X)
+    em = MomentMixture(3, means_init=fit.means_, random_state=0, tol=1e-8).fit(X)
+    assert fit.log_posterior_ > em.log_posterior_ - 1e-4
+
+
+def test_steps_that_do_not_gain_are_taken_back(rows, rng):
+    """From a poor start every value along the way is higher than the one before."""
+    likelihood = MomentMixture(3)._problem
+    fit = MomentMixture(3, random_state=0, max_iter=0).fit(rows[:2000])
+    problem, _ = fit._standing(rows[:2000], None, None)
+    likelihood = problem.likelihood
+    start = problem.frame.forward(problem_parameters(fit))
+    values = []
+    result = scored(
+        likelihood, start, rng, tol=1e-7, max_iter=200, callback=lambda i, v: values.append(v)
+    )
+    assert result.converged
+    assert np.all(np.diff(values) > -1e-3)  # the penalty is not in these
+    assert result.log_posterior > likelihood.value(start) - likelihood.penalty(start)
+
+
+def test_newton_is_not_for_known_noise(rows):
+    from momentmix import KnownCovarianceMixture
+
+    with pytest.raises(ValueError, match="polish must be one of"):
+        KnownCovarianceMixture(3, polish="newton").fit(rows[:100])
