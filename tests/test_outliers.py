@@ -114,11 +114,13 @@ def test_the_likelihood_is_the_sum_over_components_and_background(kind, manner, 
     np.testing.assert_allclose(mixture.outlier_probability(X, noise), background, rtol=1e-9)
 
 
-def test_steps_gain_and_keep_the_share_below_its_bound(spoilt):
-    X = spoilt[0] / 6
-    likelihood = RowLikelihood(X, None, covariance_type("full"), 1e-6)
+@pytest.mark.parametrize("kind", TYPES)
+def test_steps_gain_and_keep_the_share_below_its_bound(kind, spoilt):
+    X, one = spoilt[0] / 6, covariance_type(kind)
+    likelihood = RowLikelihood(X, None, one, 1e-6)
     likelihood = likelihood.with_background(np.log([8.0, 8.0]), 0.0, 0.05)
-    at = likelihood.opened(Parameters(np.full(3, 1 / 3), MEANS / 6, np.full((3, 2, 2), np.eye(2))))
+    start = Parameters(np.full(3, 1 / 3), MEANS / 6, one.repeated(3, np.eye(2)))
+    at = likelihood.opened(start)
     values = []
     for _ in range(30):
         step = likelihood.step(at)

@@ -33,7 +33,8 @@ class Tied(Matrices):
 
     @staticmethod
     def fitted(shares: np.ndarray, means: np.ndarray, seconds: np.ndarray) -> np.ndarray:
-        return np.asarray(np.tensordot(shares, Full.fitted(shares, means, seconds), axes=1))
+        matrices = Full.fitted(shares, means, seconds)
+        return np.asarray(np.tensordot(shares / shares.sum(), matrices, axes=1))
 
     @staticmethod
     def optimism(counts: np.ndarray, n: int) -> np.ndarray:
