@@ -4,8 +4,9 @@ import dask.array
 import numpy as np
 import pytest
 
-from momentmix import Mixture, MomentMixture
+from momentmix import KnownCovarianceMixture, Mixture, MomentMixture
 from momentmix.covariance import covariance_type
+from momentmix.data.parameters import Parameters
 from momentmix.likelihood.information import information
 from momentmix.likelihood.newton import climb
 from momentmix.likelihood.scores import Directions
@@ -45,19 +46,13 @@ def test_few_passes_lead_to_the_maximum(fitted, rows):
     assert fitted.converged_
     assert fitted.n_passes_ <= 6
     problem, _ = fitted._standing(rows, None, None)
-    start = problem.frame.forward(problem_parameters(fitted))
+    start = problem.frame.forward(Parameters.of(fitted.mixture_))
     top = climb(problem.likelihood, start, tol=1e-12, max_iter=50)
     value = problem.likelihood.value(start) - problem.likelihood.penalty(start)
     assert top.log_posterior - value < 1e-5
     long = MomentMixture(3, random_state=0, tol=1e-9, max_iter=2000).fit(rows)
     assert fitted.log_posterior_ > long.log_posterior_ - 1e-5
     assert fitted.n_passes_ < long.n_passes_ / 5
-
-
-def problem_parameters(fit):
-    from momentmix.data.parameters import Parameters
-
-    return Parameters.of(fit.mixture_)
 
 
 def test_rows_on_dask_end_where_rows_in_memory_do(fitted, rows):
@@ -88,11 +83,10 @@ def test_gaps_can_be_scored(rows):
 
 def test_steps_that_do_not_gain_are_taken_back(rows, rng):
     """From a poor start every value along the way is higher than the one before."""
-    likelihood = MomentMixture(3)._problem
-    fit = MomentMixture(3, random_state=0, max_iter=0).fit(rows[:2000])
+    fit = MomentMixture(3, random_state=0, max_iter=1, tol=10.0).fit(rows[:2000])
     problem, _ = fit._standing(rows[:2000], None, None)
     likelihood = problem.likelihood
-    start = problem.frame.forward(problem_parameters(fit))
+    start = problem.frame.forward(Parameters.of(fit.mixture_))
     values = []
     result = scored(
         likelihood, start, rng, tol=1e-7, max_iter=200, callback=lambda i, v: values.append(v)
@@ -103,7 +97,5 @@ def test_steps_that_do_not_gain_are_taken_back(rows, rng):
 
 
 def test_newton_is_not_for_known_noise(rows):
-    from momentmix import KnownCovarianceMixture
-
     with pytest.raises(ValueError, match="polish must be one of"):
-        KnownCovarianceMixture(3, polish="newton").fit(rows[:100])
+        KnownCovarianceMixture(3, 1.0, polish="newton").fit(rows[:100])

@@ -87,9 +87,11 @@ class MomentMixture(OutlierAnswers, TrustedEstimator):
         number asks for at most so many starts, or for fewer if two agree before. Together with a
         kind of ``init``, a number asks for so many fits of moments, then EM from the best one,
         without repairs.
-    polish : {"em", None}, default="em"
-        Whether EM finishes the fit. None gives the estimate from moments alone, which reads the
-        rows once.
+    polish : {"em", "newton", None}, default="em"
+        What finishes the fit. "newton" begins at the estimate from moments and takes scoring steps
+        to the maximum of the likelihood nearby: a few passes over the rows in all, where EM may
+        take hundreds. It does not search among several maxima, so it is for many rows. None gives
+        the estimate from moments alone, which reads the rows once.
     reg_covar : float, default=1e-6
         The smallest variance that a component may have in any direction, relative to the variance
         of the data there.
