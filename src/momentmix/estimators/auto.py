@@ -42,7 +42,7 @@ def chosen(estimator: MomentMixture, data: Data | ObservedData, rng: np.random.G
     if not sweeps(estimator, data):
         refuse_auto(
             estimator,
-            "polish='newton' or None, max_iter=0, a start of one's own and starts by moments (init "
+            "polish=None or 'newton', max_iter=0, a start of one's own and starts by moments (init "
             "together with n_init) do not go with it",
         )
     price = float(np.log(data.count))
