@@ -416,6 +416,11 @@ def test_moments_alone_have_no_outliers(spoilt):
         fit.partial_fit(spoilt[0])
 
 
+def test_scoring_from_moments_of_all_rows_is_refused(spoilt):
+    with pytest.raises(ValueError, match="polish='newton' begins at the moments of all rows"):
+        MomentMixture(3, outliers="auto", polish="newton").fit(spoilt[0])
+
+
 def test_tests_that_need_a_mixture_alone_say_so(fitted, spoilt):
     with pytest.raises(ValueError, match="background for outliers"):
         momentmix.moment_test(fitted, spoilt[0])

@@ -96,11 +96,6 @@ def _spreads(X: np.ndarray) -> np.ndarray:
     return np.where(high > low, high - low, 1.0)
 
 
-def crowded_rows(X: np.ndarray, counts: np.ndarray | None = None) -> np.ndarray:
-    """The places of rows that have neighbours; of large data, of a sample."""
-    return Crowding.of(X, counts).crowded()
-
-
 def sheltered_frame(data: AtomData | ObservedData, kind: Kind) -> tuple[Frame, Crowding]:
     """Coordinates in which rows with neighbours are centred and scaled, whatever the others are.
 

@@ -35,7 +35,11 @@ def check_mixture_settings(s: MixtureSettings) -> None:
             "plain starts of EM; give one of them"
         )
     whole_number("verbose_interval", s.verbose_interval, 1)
-    given_outliers(s.outliers)
+    if given_outliers(s.outliers) is not None and s.polish == "newton":
+        raise ValueError(
+            "polish='newton' begins at the moments of all rows, which outliers ruin, so it does "
+            f"not go with outliers={s.outliers!r}; use polish='em', or outliers='none'"
+        )
     if s.prior is not None:
         number("prior", s.prior, 0, "auto", "cv")
         if s.prior == np.inf:

@@ -180,7 +180,6 @@ def if_it_pays(problem: Problem, plan: Plan, fit: Fit) -> Fit:
 
     The price of a parameter is that of the BIC.
     """
-    likelihood = _rows(problem)
     if problem.widths is None:
         return fit
     if fit.interrupted:

@@ -16,7 +16,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from momentmix.data.crowding import crowded_rows
+from momentmix.data.crowding import sheltered_frame
 from momentmix.data.observed import ObservedData
 from momentmix.data.parameters import Parameters
 from momentmix.data.sources import AtomData, Data
@@ -95,13 +95,10 @@ def windowed_problem(data: Data | ObservedData, plan: Plan, most: float) -> Prob
             f"omega={plan.omega:g} refers to the origin of X, which a fit with outliers and "
             "polish=None does not know; give order_weights, or use outliers='none'"
         )
-    counts = None if data.weights is None else data.weights * data.count
-    crowded = crowded_rows(data.X, counts)
-    shares = None if counts is None else counts[crowded] / counts[crowded].sum()
-    frame = AtomData.of_rows(data.X[crowded], shares).frame(plan.kind)
+    frame, _ = sheltered_frame(data, plan.kind)
     window = Window(plan.kind, plan.n, WINDOW * max(plan.n, LEAST_FEATURES), WIDEST)
     scaled = data.within(frame)
-    weights = window.weights(scaled.X) * (1 / len(data.X) if counts is None else data.weights)
+    weights = window.weights(scaled.X) * (1 / len(data.X) if data.weights is None else data.weights)
     mass = float(weights.sum())
     rows = AtomData.of_rows(scaled.X, weights / mass, data.count)
     seen = mixture_problem(rows, plan)
