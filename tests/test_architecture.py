@@ -19,7 +19,7 @@ LAYERS = (
     "support",
     "covariance",
     "files",
-    "cluster",
+    "blocks",
     "moments",
     "tensors",
     "observed",
@@ -212,8 +212,8 @@ def test_only_one_file_names_array_libraries():
     assert named_outside(ARRAY_LIBRARIES, "nowhere") != []  # or nothing is looked at
 
 
-def test_only_one_folder_names_dask():
-    assert named_outside({"dask", "distributed"}, "cluster") == []
+def test_only_one_folder_names_clusters():
+    assert named_outside({"dask", "distributed", "pyspark"}, "blocks") == []
     assert named_outside({"dask", "distributed"}, "nowhere") != []
 
 

@@ -8,14 +8,14 @@ import pandas as pd
 import pytest
 
 from momentmix import KnownCovarianceMixture, Mixture, MomentMixture, MomentTensors
-from momentmix.cluster.rows import DaskRows
+from momentmix.blocks.dask_rows import DaskRows
 from momentmix.covariance import Diagonal, Full, Spherical
-from momentmix.data.cluster import ClusterData
+from momentmix.data.blocks import BlockData
 from momentmix.fitting import solve as solve_module
 from momentmix.fitting.plan import Sizes, plan_known_noise, plan_mixture
 from momentmix.fitting.problem import mixture_problem
 from momentmix.fitting.solve import solve
-from momentmix.likelihood.cluster import ClusterLikelihood
+from momentmix.likelihood.blocks import BlockLikelihood
 from momentmix.likelihood.rows import RowLikelihood
 
 #: 300 rows of two features.
@@ -123,8 +123,8 @@ def test_a_likelihood_of_sums_is_enough_for_em(rng):
     """On a cluster nothing but ``sums`` is asked for; the steps are those of rows in memory."""
     X = clusters(rng)
     estimator = MomentMixture(3, random_state=0)
-    plan = plan_mixture(estimator, Sizes(2, 300, None, "cluster"), None)
-    there = mixture_problem(ClusterData(DaskRows(da.from_array(X, chunks=(100, 2)))), plan)
+    plan = plan_mixture(estimator, Sizes(2, 300, None, "elsewhere"), None)
+    there = mixture_problem(BlockData(DaskRows(da.from_array(X, chunks=(100, 2)))), plan)
     fit = there.restored(solve(there, plan, rng))
     again = MomentMixture(3, prior="auto", means_init=fit.parameters.means, random_state=0)
     np.testing.assert_allclose(again.fit(X).means_, fit.parameters.means, atol=1e-2)
@@ -133,15 +133,15 @@ def test_a_likelihood_of_sums_is_enough_for_em(rng):
 def test_a_search_needs_sums_and_a_sample_alone(rng):
     """With ``sample`` a likelihood whose rows are elsewhere is searched like one in memory."""
     X = clusters(rng)
-    cluster = ClusterData(DaskRows(da.from_array(X, chunks=(100, 2))))
-    plan = mixture_plan(Sizes(2, 300, None, "cluster"))
+    cluster = BlockData(DaskRows(da.from_array(X, chunks=(100, 2))))
+    plan = mixture_plan(Sizes(2, 300, None, "elsewhere"))
     problem = mixture_problem(cluster, plan)
 
-    class Sampled(ClusterLikelihood):
+    class Sampled(BlockLikelihood):
         def sample(self, rng):
             return RowLikelihood(self.frame.apply(X[::2]), None, Full, 1e-6, prior=self.prior)
 
-    likelihood = Sampled(cluster.cluster, problem.frame, Full, 1e-6, prior=plan.prior)
+    likelihood = Sampled(cluster.elsewhere, problem.frame, Full, 1e-6, prior=plan.prior)
     problem = dataclasses.replace(problem, likelihood=likelihood)
     plan = dataclasses.replace(plan, search="plain")
     fit = problem.restored(solve(problem, plan, rng))

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from momentmix.cluster.rows import DaskRows, DaskTable, DaskWeights
+from momentmix.blocks.dask_rows import DaskTable, DaskWeights
+from momentmix.blocks.rows import BlockRows
 from momentmix.distributions.centred_sums import GapsError, Missing
-from momentmix.distributions.moment_tensors import MomentTensors, tensors_on_cluster
+from momentmix.distributions.moment_tensors import MomentTensors, tensors_of_blocks
 from momentmix.support.array import ArrayLike
 from momentmix.tensors.dense import packed_indices
 from momentmix.tensors.moment_matrix import least_eigenvalue, moment_matrix
@@ -24,7 +25,7 @@ ROUNDING = 1e-9
 
 
 def tensors_with_gaps(
-    X: ArrayLike | DaskTable | DaskRows,
+    X: ArrayLike | DaskTable | BlockRows,
     order: int,
     weights: ArrayLike | DaskWeights | None = None,
     noise_covariance: ArrayLike | None = None,
@@ -32,8 +33,8 @@ def tensors_with_gaps(
     """The moments of rows, pairwise if there are gaps, which shows on the way."""
 
     def made(missing: Missing) -> MomentTensors:
-        if isinstance(X, DaskRows):
-            return tensors_on_cluster(X, order, missing)
+        if isinstance(X, BlockRows):
+            return tensors_of_blocks(X, order, missing)
         return MomentTensors.from_samples(
             X, order, weights, noise_covariance=noise_covariance, missing=missing
         )

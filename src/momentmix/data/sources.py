@@ -1,6 +1,6 @@
-"""What a moment fit asks of its data, wherever they are: in memory, as moments, on a cluster.
+"""What a moment fit asks of its data, wherever they are: in memory, as moments, elsewhere.
 
-Each class here, and ``ClusterData`` in cluster.py, answers the same few questions: where the data
+Each class here, and ``BlockData`` in blocks.py, answers the same few questions: where the data
 lie (``frame``), what they are in those coordinates (``within``), what their moments are
 (``moments``), and what the inner products of those with the moments of atoms are (``inner_with``,
 which reads the rows ``passes`` times).
@@ -39,8 +39,8 @@ class MomentSource(Protocol):
         """Σ_k w_k ⟨M_i, M⟩ for each atom of P, and the gradient in P."""
 
 
-#: Where rows can be read again: here, on a cluster, or not at all, since moments are all there is.
-Place: TypeAlias = Literal["memory", "cluster", "moments"]
+#: Where rows can be read again: here, elsewhere, or not at all, since moments are all there is.
+Place: TypeAlias = Literal["memory", "elsewhere", "moments"]
 
 
 class Data(MomentSource, Protocol):

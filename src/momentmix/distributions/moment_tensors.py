@@ -12,7 +12,8 @@ from os import PathLike
 import numpy as np
 import numpy.typing as npt
 
-from momentmix.cluster.rows import DaskRows, DaskTable, DaskWeights, is_dask
+from momentmix.blocks.dask_rows import DaskRows, DaskTable, DaskWeights, is_dask
+from momentmix.blocks.rows import BlockRows
 from momentmix.covariance import Covariance, Zero
 from momentmix.covariance import noise_covariance as checked_noise
 from momentmix.distributions.centred_sums import (
@@ -152,7 +153,7 @@ class MomentTensors:
         known noise to take out, in the shapes that :class:`Samples` takes.
         """
         if is_dask(X):
-            return tensors_on_cluster(DaskRows(X, weights, noise_covariance), order, missing)
+            return tensors_of_blocks(DaskRows(X, weights, noise_covariance), order, missing)
         rows = as_float_array(X, "X", (2,))
         empty = cls(int(rows.shape[1]), order, missing=missing)
         return empty.update(rows, weights, noise_covariance)
@@ -371,8 +372,8 @@ def _checked_weights(weights: ArrayLike, X: Array) -> Array:
     return checked
 
 
-def tensors_on_cluster(rows: DaskRows, order: int, missing: Missing = "error") -> MomentTensors:
-    """The moments of all rows of a cluster, in one pass; the tensors of blocks are what travels."""
+def tensors_of_blocks(rows: BlockRows, order: int, missing: Missing = "error") -> MomentTensors:
+    """The moments of rows elsewhere, in one pass; the tensors of blocks are what travels."""
     return rows.total(_tensors_of_block, order, missing)
 
 

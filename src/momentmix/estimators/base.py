@@ -1,4 +1,4 @@
-"""What the estimators share: one fit for rows, moments and clusters, streams, fitted attributes.
+"""What the estimators share: one fit for rows wherever they are and for moments, and streams.
 
 An estimator says how its parameters are checked, and which plan and which problem they make; the
 rest is here. A fit that is refused leaves the estimator as it was.
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from momentmix.cluster.rows import DaskRows, feature_names, is_dask
-from momentmix.data.cluster import ClusterData
+from momentmix.blocks.dask_rows import DaskRows, feature_names, is_dask
+from momentmix.data.blocks import BlockData
 from momentmix.data.gaps import check_gaps, tensors_with_gaps
 from momentmix.data.observed import ObservedData
 from momentmix.data.sources import AtomData, Data, TensorData, data_of
@@ -213,7 +213,7 @@ class MixtureEstimator(MixturePredictions):
         """The problem and the plan; and whether Ctrl-C came meanwhile, so that a guess has to do.
 
         Even a guess needs the rows, their mean and their covariance, so these are made again. A
-        pass over the rows for more moments is not. On a cluster everything takes a pass, and
+        pass over the rows for more moments is not. Elsewhere everything takes a pass, and
         Ctrl-C ends the fit.
         """
         hurried = False
@@ -226,7 +226,7 @@ class MixtureEstimator(MixturePredictions):
         try:
             problem = self._problem(data, plan)
         except KeyboardInterrupt:
-            if place == "cluster":
+            if place == "elsewhere":
                 raise
             plan, hurried = replace(plan, tensors=False), True
             problem = self._problem(data, plan)
@@ -237,7 +237,7 @@ class MixtureEstimator(MixturePredictions):
     ) -> Data | ObservedData:
         """Rows as data of a fit; without ``reset`` they must be like those that were fitted."""
         if is_dask(X):
-            data = ClusterData(DaskRows(X, sample_weight, noise_covariance))
+            data = BlockData(DaskRows(X, sample_weight, noise_covariance))
             if reset:
                 self._note_features(data.n, feature_names(X))
             else:

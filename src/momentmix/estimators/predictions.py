@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from momentmix.cluster.rows import DaskRows, feature_names, is_dask, map_rows
+from momentmix.blocks.dask_rows import DaskRows, feature_names, is_dask, map_rows
 from momentmix.distributions.given_rows import probabilities
 from momentmix.distributions.mixture import Mixture
 from momentmix.estimators.rows import Table

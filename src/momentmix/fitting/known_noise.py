@@ -14,7 +14,7 @@ from typing import cast
 import numpy as np
 
 from momentmix.covariance import Covariance, Spherical, common_noise
-from momentmix.data.cluster import ClusterData
+from momentmix.data.blocks import BlockData
 from momentmix.data.frame import Frame
 from momentmix.data.observed import ObservedData
 from momentmix.data.parameters import Parameters
@@ -22,8 +22,8 @@ from momentmix.data.sources import AtomData, Data, TensorData, mean_and_covarian
 from momentmix.decomposition.terms import TermInit, TermSearch
 from momentmix.fitting.noise import check_size, noise_frame, trailing_variance
 from momentmix.fitting.plan import ESTIMATE_TOL, Plan
-from momentmix.fitting.problem import Problem, on_cluster
-from momentmix.likelihood.cluster import ClusterLikelihood
+from momentmix.fitting.problem import Problem, moments_of_blocks
+from momentmix.likelihood.blocks import BlockLikelihood
 from momentmix.likelihood.em import Likelihood
 from momentmix.likelihood.observed import ObservedLikelihood
 from momentmix.likelihood.rows import RowLikelihood
@@ -122,11 +122,11 @@ def known_noise_problem(data: Data | ObservedData, plan: Plan, covariance: Array
     if isinstance(data, ObservedData):
         data = data.moments(plan.order, plan.tensors)
     rows = data if plan.polish and isinstance(data, AtomData) and observed is None else None
-    cluster, share = None, 0.0  # of cells there that are gaps
-    if isinstance(data, ClusterData):
-        _check_cluster(plan)
-        cluster = data.cluster
-        data, share = on_cluster(data, plan)
+    elsewhere, share = None, 0.0  # of cells there that are gaps
+    if isinstance(data, BlockData):
+        _check_moments(plan)
+        elsewhere = data.elsewhere
+        data, share = moments_of_blocks(data, plan)
     assert isinstance(data, AtomData | TensorData)
     if data.count < plan.m and isinstance(data, TensorData):
         raise ValueError(
@@ -163,14 +163,14 @@ def known_noise_problem(data: Data | ObservedData, plan: Plan, covariance: Array
             variance=frame.variance,
             count=rows.count,
         )
-    elif cluster is not None and plan.polish:
-        likelihood = ClusterLikelihood(
-            cluster,
+    elif elsewhere is not None and plan.polish:
+        likelihood = BlockLikelihood(
+            elsewhere,
             frame.frame,
             Spherical,
             0.0,
             frame.variance,
-            observed=share > 0 or cluster.noisy,
+            observed=share > 0 or elsewhere.noisy,
         )
     moments = PointMoments(data, scaled, frame, plan)
     return Problem(
@@ -180,12 +180,12 @@ def known_noise_problem(data: Data | ObservedData, plan: Plan, covariance: Array
         data.count,
         floor=None,
         rows=rows,
-        cluster=cluster,
+        elsewhere=elsewhere,
         definite=definite,
     )
 
 
-def _check_cluster(plan: Plan) -> None:
+def _check_moments(plan: Plan) -> None:
     if total_size(plan.n, plan.order) > MOST_MOMENTS:
         raise ValueError(
             f"{plan.n} features have too many moments of order {plan.order} to be summed up on a "

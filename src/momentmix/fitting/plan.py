@@ -171,7 +171,7 @@ class Plan:
 def plan_mixture(s: MixtureSettings, sizes: Sizes, last: Mixture | None) -> Plan:
     """The plan of MomentMixture; ``last`` is the solution before, if there was one.
 
-    With rows in memory the likelihood decides, and moments are starts at most. On a cluster, or
+    With rows in memory the likelihood decides, and moments are starts at most. Elsewhere, or
     without rows, the moments are matched as well as they can be.
     """
     kind, m, n = covariance_type(s.covariance_type), int(s.n_components), sizes.n
@@ -229,7 +229,7 @@ def plan_known_noise(s: KnownNoiseSettings, sizes: Sizes, last: Mixture | None) 
         omega=s.omega,
         augmentation=s.augmentation,
         solver=s.solver,
-        tensors=sizes.place == "cluster",
+        tensors=sizes.place == "elsewhere",
         init=s.init,
         n_init=_count(s.n_init),
         polish=sizes.place != "moments" and s.polish == "em",
@@ -246,7 +246,7 @@ def planned_outliers(s: MixtureSettings, sizes: Sizes) -> Outliers | None:
     outliers = given_outliers(s.outliers)
     if outliers is None or sizes.place == "memory":
         return outliers
-    where = "on a cluster" if sizes.place == "cluster" else "moments, and no rows"
+    where = "elsewhere" if sizes.place == "elsewhere" else "moments, and no rows"
     raise ValueError(
         f"outliers={s.outliers!r} looks at rows in memory, but these are {where}; fit a sample of "
         "the rows, or use outliers='none'"

@@ -8,9 +8,9 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from momentmix.cluster.rows import DaskRows
+from momentmix.blocks.rows import BlockRows
 from momentmix.covariance import Anchor, Bound, Kind
-from momentmix.data.cluster import ClusterData
+from momentmix.data.blocks import BlockData
 from momentmix.data.content import LARGE_DATA
 from momentmix.data.crowding import Crowding, sheltered_frame
 from momentmix.data.dominance import warn_of_dominance
@@ -24,7 +24,7 @@ from momentmix.distributions.background import Background
 from momentmix.distributions.mixture import Mixture
 from momentmix.distributions.moment_tensors import MomentTensors
 from momentmix.fitting.plan import Plan
-from momentmix.likelihood.cluster import ClusterLikelihood
+from momentmix.likelihood.blocks import BlockLikelihood
 from momentmix.likelihood.density import Density
 from momentmix.likelihood.em import Likelihood
 from momentmix.likelihood.observed import ObservedLikelihood
@@ -91,7 +91,9 @@ class Problem:
     count: float  # samples, as far as is known before a pass
     floor: Bound | None
     rows: AtomData | None = None  # rows in memory, in the coordinates of X
-    cluster: DaskRows | None = None  # rows on a cluster, which know how often they were read
+    elsewhere: BlockRows | None = (
+        None  # rows that count their passes
+    )
     passes: int = 0  # over rows in memory, that it took to get here
     definite: bool = True  # covariances can be inverted; known noise may be singular
     widths: np.ndarray | None = None  # of the box of a background, in the units of X; (n,)
@@ -119,7 +121,7 @@ class Problem:
             mixture = mixture_of(self.frame.kind, parameters, fit.widths)
             scores = to_numpy(mixture.log_prob(self.rows.X))
             value = float(np.average(scores, weights=self.rows.weights))
-        passes = fit.n_passes + self.passes if self.cluster is None else self.cluster.n_passes
+        passes = fit.n_passes + self.passes if self.elsewhere is None else self.elsewhere.n_passes
         return replace(
             fit,
             parameters=parameters,
@@ -162,8 +164,8 @@ def mixture_problem(data: Data | ObservedData, plan: Plan, frame: Frame | None =
 
     ``frame`` has the coordinates of the fit of rows in memory, where they are not the rows' own.
     """
-    if isinstance(data, ClusterData):
-        return _on_cluster(data, plan)
+    if isinstance(data, BlockData):
+        return _of_blocks(data, plan)
     if plan.polish and isinstance(data, AtomData | ObservedData):
         if isinstance(data, AtomData):
             problem = _of_rows(data, plan, frame)
@@ -264,37 +266,37 @@ def _of_moments(data: Data, plan: Plan) -> Problem:
     return Problem(frame, moments, None, data.count, floor, passes=passes)
 
 
-def _on_cluster(data: ClusterData, plan: Plan) -> Problem:
-    """Rows on a cluster: EM goes on there from the moment estimate."""
-    source, share = on_cluster(data, plan)
+def _of_blocks(data: BlockData, plan: Plan) -> Problem:
+    """Rows elsewhere: EM goes on there from the moment estimate."""
+    source, share = moments_of_blocks(data, plan)
     frame = _frame(source, plan)
     scaled, weights = source.within(frame), gaussian_weights(plan.order)
     likelihood: Likelihood | None = None
     if plan.polish:
-        likelihood = ClusterLikelihood(
-            data.cluster,
+        likelihood = BlockLikelihood(
+            data.elsewhere,
             frame,
             plan.kind,
             plan.floor,
             prior=plan.prior,
-            observed=share > 0 or data.cluster.noisy,
+            observed=share > 0 or data.elsewhere.noisy,
             # How many rows have no gap, one pass does not tell; so many if gaps are independent.
             anchor=_anchor(plan, share, source.count * (1 - share) ** plan.n),
         )
     moments = _moments(scaled, frame, plan, weights, plan.floor)
-    return Problem(frame, moments, likelihood, source.count, plan.floor, cluster=data.cluster)
+    return Problem(frame, moments, likelihood, source.count, plan.floor, elsewhere=data.elsewhere)
 
 
-def on_cluster(data: ClusterData, plan: Plan) -> tuple[Data, float]:
-    """What the moments on a cluster are made of, and the share of cells there that are gaps.
+def moments_of_blocks(data: BlockData, plan: Plan) -> tuple[Data, float]:
+    """What the moments of rows elsewhere are made of, and the share of cells there that are gaps.
 
     Rows with gaps or noise are always summed up as tensors. Where gaps show, that takes another
     pass.
     """
-    if not plan.tensors and not data.cluster.noisy:
+    if not plan.tensors and not data.elsewhere.noisy:
         return data, 0.0
-    tensors = tensors_with_gaps(data.cluster, plan.order)
-    if not data.cluster.noisy:  # moments of noisy rows may contradict each other by chance
+    tensors = tensors_with_gaps(data.elsewhere, plan.order)
+    if not data.elsewhere.noisy:  # moments of noisy rows may contradict each other by chance
         check_gaps(tensors)
     return TensorData(tensors), 1 - float(np.mean(tensors.presence))
 

@@ -4,7 +4,7 @@
     one component               its mean and covariance
     no likelihood               the moment estimate
     rows in memory              EM from plain starts, each repaired, or from moment fits
-    a cluster, known noise      EM from the moment estimate
+    elsewhere, known noise      EM from the moment estimate
 
 Where rows may belong to no component, the density of those is settled first, and whether there are
 any is decided last.

@@ -1,6 +1,6 @@
 """Expectation–maximisation with a prior, whatever the covariance type and wherever the rows are.
 
-What is particular to rows in memory is in rows.py, to those on a cluster in cluster.py: both make
+What is particular to rows in memory is in rows.py, to those elsewhere in blocks.py: both make
 the sums over the rows that a step needs. Several mixtures can take their steps at once, as one long
 list of components: on small data that costs little more than the steps of one.
 """

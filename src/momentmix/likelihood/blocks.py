@@ -1,4 +1,4 @@
-"""The likelihood of rows on a cluster: one pass a step.
+"""The likelihood of rows elsewhere: one pass a step.
 
 Each block of rows makes its sums where it is, as rows in memory do, and the sums are added up.
 """
@@ -10,7 +10,7 @@ from typing import Any, Concatenate
 
 import numpy as np
 
-from momentmix.cluster.rows import DaskRows
+from momentmix.blocks.rows import BlockRows
 from momentmix.covariance import Anchor, Kind, LogNormalPrior
 from momentmix.data.frame import Frame
 from momentmix.data.observed import CompletedRows, shifts_of_gaps
@@ -24,12 +24,12 @@ from momentmix.support.array import ArrayLike
 from momentmix.support.parallel import thread_limit
 
 
-class ClusterLikelihood(Likelihood):
+class BlockLikelihood(Likelihood):
     """EM whose sums are made where the rows are, which may have gaps and noise if ``observed``."""
 
     def __init__(
         self,
-        rows: DaskRows,
+        rows: BlockRows,
         frame: Frame,
         kind: Kind,
         floor: float,

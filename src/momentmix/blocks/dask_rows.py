@@ -1,18 +1,26 @@
 """Sums over the rows of a Dask cluster; Dask is imported only when it is used.
 
-Everything here is one operation: a function of a block of rows, run where the block is, and its
-results added up in a tree (``DaskRows.total``). What travels are sums and parameters, never rows.
-Blocks that are lost with a worker are made again by Dask, and the sum comes out the same.
+The results of blocks are added up in a tree. Blocks that are lost with a worker are made again by
+Dask, and the sum comes out the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeAlias, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from momentmix.blocks.rows import (
+    Block,
+    BlockFunction,
+    BlockRows,
+    Parameters,
+    Result,
+    of_block,
+    plus,
+)
 from momentmix.covariance import one_for_each_row
 from momentmix.support.array import Array, ArrayLike
 
@@ -24,13 +32,7 @@ if TYPE_CHECKING:
 DaskTable: TypeAlias = "DaskArray | DataFrame"
 DaskWeights: TypeAlias = "DaskArray | Series | ArrayLike"
 
-Result = TypeVar("Result")
-Parameters = ParamSpec("Parameters")
 Model = TypeVar("Model")
-#: What a block may give: numbers, arrays, moments, whatever has a +; or a tuple of such things.
-Summand: TypeAlias = Any
-#: A function of the rows and weights (or None) of one block, and of parameters common to all.
-BlockFunction: TypeAlias = Callable[Concatenate[np.ndarray, np.ndarray | None, Parameters], Result]
 
 #: Results of blocks that are added in one task.
 _BRANCHES = 8
@@ -41,12 +43,11 @@ def is_dask(X: object) -> TypeGuard[DaskTable]:
     return type(X).__module__.partition(".")[0] in ("dask", "dask_expr") and hasattr(X, "dask")
 
 
-class DaskRows:
+class DaskRows(BlockRows):
     """The rows of a Dask array or DataFrame (p, n), and their weights.
 
     ``weights`` is a Dask array or Series with the blocks of X, or None. ``noise`` is the covariance
-    of the noise, common to all rows or with one entry for each, in the blocks of X. ``n_passes``
-    counts how often the rows were read.
+    of the noise, common to all rows or with one entry for each, in the blocks of X.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class DaskRows:
         noise: DaskWeights | DaskTable | None = None,
     ) -> None:
         rows = as_dask_array(X)
-        self.n, self.n_passes = int(rows.shape[1]), 0
+        self.n, self.names = int(rows.shape[1]), feature_names(X)
         self.noisy = noise is not None
         self._arrays = [rows, None, None]
         if weights is not None:
@@ -69,12 +70,6 @@ class DaskRows:
         *arguments: Parameters.args,
         **named: Parameters.kwargs,
     ) -> Result:
-        """Σ function(X, weights, *arguments, **named) over the blocks; one pass.
-
-        ``function`` returns something that can be added, or a tuple of such things. It runs in the
-        task that makes the block, so that no block has to move. Where rows have noise, it is given
-        that of the block as ``noise_covariance``.
-        """
         import dask
         import dask.array as da
 
@@ -88,6 +83,7 @@ class DaskRows:
             # As tasks of their own, arguments would keep the others from fusing.
             arguments=arguments,
             named=named,
+            of=int(X.numblocks[0]),
             chunks=((1,) * X.numblocks[0], (1,)),
             dtype=object,
             meta=np.empty((0, 0), dtype=object),
@@ -174,7 +170,8 @@ def _on_block(
     noise_shape: tuple[int, ...] | None,
     function: Callable[..., object],
     arguments: tuple[object, ...],
-    named: dict[str, object],
+    named: dict[str, Any],
+    of: int,
     block_info: Mapping[int, Mapping[str, Sequence[int]]],  # from Dask
 ) -> np.ndarray:
     """The result for one block, in an array of one object, which is what a block must be."""
@@ -187,6 +184,7 @@ def _on_block(
             )
     if weights is not None:
         weights = np.asarray(weights, dtype=np.float64)[:, 0]
+    named = of_block(named, Block(i, of))
     if noise_shape is not None:
         named = {**named, "noise_covariance": _noise_of_block(X, common, own, noise_shape)}
     try:
@@ -209,13 +207,6 @@ def _sum(parts: list[np.ndarray]) -> np.ndarray:
     for part in parts[1:]:
         total[0, 0] = plus(total[0, 0], part[0, 0])
     return total
-
-
-def plus(a: Summand, b: Summand) -> Summand:
-    """a + b, part by part where they are tuples; None stays None."""
-    if isinstance(a, tuple):
-        return tuple(plus(x, y) for x, y in zip(a, b, strict=True))
-    return None if a is None else a + b
 
 
 def _weights_like(weights: DaskWeights, X: DaskArray) -> DaskArray:

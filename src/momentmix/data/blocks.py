@@ -1,4 +1,4 @@
-"""Rows on a cluster as a moment fit asks for them, one pass a question."""
+"""Rows elsewhere as a moment fit asks for them, one pass a question."""
 
 from __future__ import annotations
 
@@ -6,40 +6,40 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from momentmix.cluster.rows import DaskRows
+from momentmix.blocks.rows import BlockRows
 from momentmix.covariance import Kind, Zero
 from momentmix.data.frame import Frame
 from momentmix.data.sources import Place, TensorData
-from momentmix.distributions.moment_tensors import MomentTensors, tensors_on_cluster
+from momentmix.distributions.moment_tensors import MomentTensors, tensors_of_blocks
 from momentmix.moments.atoms import Atoms
 from momentmix.moments.bilinear import InnerProducts, bilinear
 from momentmix.support.array import to_numpy
 
-#: Rows that a cluster is taken to have, which may not know; tensors pay for that many.
-CLUSTER_ROWS = 10_000_000
+#: Rows that a source is taken to have, which may not know; tensors pay for that many.
+MANY_ROWS = 10_000_000
 
 
-class ClusterData:
-    """The rows of a cluster; see sources.py for what each question means."""
+class BlockData:
+    """Rows elsewhere; see sources.py for what each question means."""
 
     passes = 1
     order = None
-    place: Place = "cluster"
-    rows = CLUSTER_ROWS
+    place: Place = "elsewhere"
+    rows = MANY_ROWS
     count = np.inf  # which a pass would tell
 
-    def __init__(self, rows: DaskRows, frame: Frame | None = None, weight: float = 1.0) -> None:
+    def __init__(self, rows: BlockRows, frame: Frame | None = None, weight: float = 1.0) -> None:
         """Rows in the coordinates of a frame, if any, and the sum of their weights."""
-        self.cluster, self.n, self._frame, self._weight = rows, rows.n, frame, weight
+        self.elsewhere, self.n, self._frame, self._weight = rows, rows.n, frame, weight
         self._second: np.ndarray | None = None
 
     def frame(self, kind: Kind) -> Frame:
-        tensors = tensors_on_cluster(self.cluster, 2)
+        tensors = tensors_of_blocks(self.elsewhere, 2)
         self._weight = tensors.weight
         return Frame(kind, tensors.mean, tensors.covariance)
 
-    def within(self, frame: Frame) -> ClusterData:
-        return ClusterData(self.cluster, frame, self._weight)
+    def within(self, frame: Frame) -> BlockData:
+        return BlockData(self.elsewhere, frame, self._weight)
 
     @property
     def _coordinates(self) -> Frame:
@@ -49,7 +49,7 @@ class ClusterData:
     def moments(self, order: int) -> np.ndarray:
         if order == 2 and self._second is not None:
             return self._second
-        moments = self.cluster.total(_tensors_within, self._coordinates, order).about(
+        moments = self.elsewhere.total(_tensors_within, self._coordinates, order).about(
             np.zeros(self.n)
         )
         if order == 2:
@@ -58,7 +58,7 @@ class ClusterData:
 
     def inner_with(self, P: Atoms, weights: Sequence[float], gradient: bool) -> InnerProducts:
         arguments = self._coordinates, P, list(weights), gradient
-        values, means, covariances = self.cluster.total(_inner_products, *arguments)
+        values, means, covariances = self.elsewhere.total(_inner_products, *arguments)
         return InnerProducts(
             values / self._weight,
             None if means is None else means / self._weight,
@@ -66,7 +66,7 @@ class ClusterData:
         )
 
     def compressed(self, basis: np.ndarray, order: int) -> TensorData:
-        return TensorData(self.cluster.total(_compressed, self._coordinates, basis, order))
+        return TensorData(self.elsewhere.total(_compressed, self._coordinates, basis, order))
 
 
 def _tensors_within(
