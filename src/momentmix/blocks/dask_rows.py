@@ -23,6 +23,7 @@ from momentmix.blocks.rows import (
 )
 from momentmix.covariance import one_for_each_row
 from momentmix.support.array import Array, ArrayLike
+from momentmix.support.parallel import thread_limit
 
 if TYPE_CHECKING:
     from dask.array import Array as DaskArray
@@ -188,7 +189,8 @@ def _on_block(
     if noise_shape is not None:
         named = {**named, "noise_covariance": _noise_of_block(X, common, own, noise_shape)}
     try:
-        result[0, 0] = function(np.asarray(X), weights, *arguments, **named)
+        with thread_limit(1):  # other blocks are the cluster's other jobs
+            result[0, 0] = function(np.asarray(X), weights, *arguments, **named)
     except ValueError as error:
         kind = type(error) if type(error).__init__ is ValueError.__init__ else ValueError
         raise kind(f"block {i} of X: {error}") from error

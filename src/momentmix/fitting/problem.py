@@ -91,9 +91,7 @@ class Problem:
     count: float  # samples, as far as is known before a pass
     floor: Bound | None
     rows: AtomData | None = None  # rows in memory, in the coordinates of X
-    elsewhere: BlockRows | None = (
-        None  # rows that count their passes
-    )
+    elsewhere: BlockRows | None = None  # rows that count their passes
     passes: int = 0  # over rows in memory, that it took to get here
     definite: bool = True  # covariances can be inverted; known noise may be singular
     widths: np.ndarray | None = None  # of the box of a background, in the units of X; (n,)

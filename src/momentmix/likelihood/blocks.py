@@ -21,7 +21,6 @@ from momentmix.likelihood.observed import ObservedLikelihood
 from momentmix.likelihood.rows import RowLikelihood
 from momentmix.observed import ObservedRows, noise_of_rows
 from momentmix.support.array import ArrayLike
-from momentmix.support.parallel import thread_limit
 
 
 class BlockLikelihood(Likelihood):
@@ -75,8 +74,7 @@ def _total(
 ) -> tuple[np.ndarray, ...]:
     """What a function makes of the rows of a block, and before it their weight."""
     rows = _rows(X, weights, *block, noise_covariance)
-    with thread_limit(1):  # other blocks are the cluster's other jobs
-        return (np.asarray(rows.weights.sum()), *function(rows, *arguments, **named))
+    return (np.asarray(rows.weights.sum()), *function(rows, *arguments, **named))
 
 
 def _rows(
