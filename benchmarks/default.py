@@ -28,7 +28,8 @@ from momentmix.covariance import Full, covariance_type
 from momentmix.data.frame import Frame
 from momentmix.data.parameters import Parameters
 from momentmix.datasets import paper_mixture
-from momentmix.fitting.plan import Sizes, mixture_order
+from momentmix.fitting.asked import Sizes
+from momentmix.fitting.orders import mixture_order
 from momentmix.likelihood.rows import RowLikelihood
 from momentmix.summary import paired_components
 from real import FRESH, TUNED, Table

@@ -4,6 +4,8 @@ import os
 import signal
 import threading
 import time
+from contextlib import contextmanager
+from unittest import mock
 
 import dask
 import dask.array as da
@@ -14,6 +16,8 @@ import pytest
 from dask.distributed import Client, LocalCluster
 
 from momentmix import Mixture, MomentMixture, MomentTensors
+from momentmix.blocks.dask_rows import DaskRows
+from momentmix.data.blocks import BlockData
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Dask's own, about ports and the like
 
@@ -49,15 +53,6 @@ def made_slowly(X, blocks, seconds):
 def assert_same(a, b, atol=1e-8):
     for name in ("weights_", "means_", "covariances_"):
         np.testing.assert_allclose(getattr(a, name), getattr(b, name), rtol=0, atol=atol)
-
-
-def by_weight(fit):
-    """A fit from a start of one's own keeps its order; others have the largest component first."""
-    order = np.lexsort([*fit.means_.T[::-1], -np.round(fit.weights_, 9)])
-    fit.weights_, fit.means_ = fit.weights_[order], fit.means_[order]
-    if fit.covariance_type != "tied":
-        fit.covariances_ = fit.covariances_[order]
-    return fit
 
 
 class Killed:
@@ -106,13 +101,49 @@ def test_fit_is_that_in_memory(client, kind):
     there = MomentMixture(3, polish=None, **options).fit(array)
     assert_same(pure, there)
     assert there.n_passes_ == 1
-    start = {name: getattr(pure, name.replace("init", "")) for name in
-             ("weights_init", "means_init", "covariances_init")}  # fmt: skip
-    polished = MomentMixture(3, **options, **start).fit(X)
-    there = MomentMixture(3, **options).fit(array)
-    assert_same(by_weight(polished), there)
-    assert there.n_passes_ == 1 + there.n_iter_
-    assert there.lower_bound_ == pytest.approx(polished.lower_bound_, abs=1e-10)
+    polished = MomentMixture(3, **options).fit(X)
+    assert_same(polished, MomentMixture(3, **options).fit(array))  # so few rows are all drawn
+    with few_drawn(1500):
+        there = MomentMixture(3, **options).fit(array)
+    assert there.n_passes_ == 1 + there.n_iter_  # one look, and scoring steps
+    assert there.n_iter_ < 8
+    assert there.log_posterior_ == pytest.approx(polished.log_posterior_, abs=1e-5)
+    np.testing.assert_allclose(there.means_, polished.means_, atol=0.02)
+
+
+@contextmanager
+def few_drawn(rows):
+    """Searches look at so many rows, and the others stay where they are."""
+    with mock.patch("momentmix.data.blocks.draw_size", return_value=rows):
+        yield
+
+
+def test_the_search_is_that_in_memory(client):
+    """Eight clusters on a ring, where one start of EM seldom finds all, from a draw of the rows."""
+    angles = 2 * np.pi * np.arange(8) / 8
+    centres = np.column_stack([6 * np.cos(angles), 6 * np.sin(angles)])
+    X = Mixture(np.full(8, 1 / 8), centres, np.ones((8, 2)), "diag").sample(20_000, 0)[0]
+    here = MomentMixture(8, random_state=0).fit(X)
+    with few_drawn(4000):
+        there = MomentMixture(8, random_state=0).fit(da.from_array(X, chunks=(2000, 2)))
+    assert there.log_posterior_ == pytest.approx(here.log_posterior_, abs=1e-5)
+    assert there.n_passes_ <= 7
+
+
+def test_a_draw_does_not_depend_on_the_blocks(client, rng):
+    """Rows of a draw count for all rows on average, by weight, and few of them travel."""
+    X, w = sample(), rng.uniform(0, 3, 6000)
+    rows = BlockData(DaskRows(da.from_array(X, chunks=(1000, 4)), w))
+    with few_drawn(2000):
+        draw = rows.look(2, draw=True).draw
+    assert not draw.whole
+    assert 500 < len(draw.rows) <= 2000
+    assert draw.counts.sum() == pytest.approx(w.sum(), rel=0.05)
+    means = draw.counts @ draw.rows.X / draw.counts.sum()
+    np.testing.assert_allclose(means, w @ X / w.sum(), atol=0.4)
+    every = rows.look(2, draw=True).draw
+    assert every.whole
+    np.testing.assert_allclose(np.sort(every.counts), np.sort(w))
 
 
 def test_many_features_are_read_at_every_step(client):
@@ -211,10 +242,11 @@ def test_a_worker_killed_in_the_middle_of_the_fit(client):
     here = MomentMixture(3, polish=None, **options).fit(X)
     start = {"means_init": here.means_, "weights_init": here.weights_,
              "covariances_init": here.covariances_}  # fmt: skip
-    polished = MomentMixture(3, **options, **start).fit(X)
-    with Killed(client, after=1.0):
-        there = MomentMixture(3, **options).fit(made_slowly(X, 6, 0.03))
-    assert_same(by_weight(polished), there)
+    for given in ({"polish": None}, start):
+        polished = MomentMixture(3, **{**options, **given}).fit(X)
+        with Killed(client, after=0.5), few_drawn(300):
+            there = MomentMixture(3, **{**options, **given}).fit(made_slowly(X, 12, 0.1))
+        assert_same(polished, there, atol=1e-6)
 
 
 def test_a_block_that_raises_surfaces_its_own_error(client):

@@ -12,8 +12,9 @@ from momentmix.blocks.dask_rows import DaskRows
 from momentmix.covariance import Diagonal, Full, Spherical
 from momentmix.data.blocks import BlockData
 from momentmix.fitting import solve as solve_module
-from momentmix.fitting.plan import Sizes, plan_known_noise, plan_mixture
-from momentmix.fitting.problem import mixture_problem
+from momentmix.fitting.asked import Sizes
+from momentmix.fitting.building import mixture_problem
+from momentmix.fitting.plan import plan_known_noise, plan_mixture
 from momentmix.fitting.solve import solve
 from momentmix.likelihood.blocks import BlockLikelihood
 from momentmix.likelihood.rows import RowLikelihood
@@ -48,15 +49,18 @@ def test_a_plan_cannot_be_changed():
         ("memory", {"n_init": 5, "init": "random"}, "moments", False),
         ("memory", {"polish": None}, "estimate", True),
         ("memory", {"polish": None, "moments": "samples"}, "estimate", False),
-        ("cluster", {}, "estimate", True),
-        ("cluster", {"moments": "samples"}, "estimate", False),
+        ("memory", {"polish": "newton"}, "estimate", True),
+        ("elsewhere", {}, "plain", False),
+        ("elsewhere", {"n_init": 5, "init": "random"}, "estimate", True),
+        ("elsewhere", {"polish": "newton"}, "estimate", True),
+        ("elsewhere", {"polish": None, "moments": "samples"}, "estimate", False),
         ("moments", {}, "estimate", False),
     ],
 )
 def test_where_a_fit_starts(place, settings, search, tensors):
     plan = mixture_plan(Sizes(2, 300, None, place), **settings)
     assert (plan.search, plan.tensors) == (search, tensors)
-    assert plan.polish == (place != "moments" and settings.get("polish", "em") == "em")
+    assert plan.polish == (place != "moments" and settings.get("polish", "em") is not None)
 
 
 def test_a_plan_knows_the_type_and_its_prior():

@@ -17,7 +17,7 @@ from momentmix import CollapseWarning, KnownCovarianceMixture, Mixture, MomentMi
 from momentmix.covariance import COVARIANCE_TYPES, Diagonal, Full, covariance_type, noise_covariance
 from momentmix.data.observed import CompletedRows
 from momentmix.data.parameters import Parameters
-from momentmix.estimators.rows import rows_to_fit
+from momentmix.data.rows import rows_to_fit
 from momentmix.likelihood.observed import ObservedLikelihood
 from momentmix.likelihood.rows import RowLikelihood
 from momentmix.observed import ObservedRows, noise_of_rows

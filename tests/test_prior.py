@@ -18,7 +18,7 @@ from momentmix.covariance import Diagonal, Full, Tied, covariance_type
 from momentmix.data.frame import Frame
 from momentmix.data.parameters import Parameters
 from momentmix.data.rounding import rounding_variances
-from momentmix.fitting.plan import customary_order
+from momentmix.fitting.orders import customary_order
 from momentmix.likelihood.rows import RowLikelihood
 
 FREE = ("full", "diag", "spherical")

@@ -88,10 +88,11 @@ def test_steps_that_do_not_gain_are_taken_back(rows, rng):
     likelihood = problem.likelihood
     start = problem.frame.forward(Parameters.of(fit.mixture_))
     values = []
-    result = scored(
+    result, _, by_em = scored(
         likelihood, start, rng, tol=1e-7, max_iter=200, callback=lambda i, v: values.append(v)
     )
     assert result.converged
+    assert not by_em
     assert np.all(np.diff(values) > -1e-3)  # the penalty is not in these
     assert result.log_posterior > likelihood.value(start) - likelihood.penalty(start)
 

@@ -9,7 +9,7 @@ from sklearn.mixture import GaussianMixture
 
 from momentmix import Mixture, MomentMixture, MomentTensors, Samples
 from momentmix.covariance import Diagonal, Full
-from momentmix.fitting.plan import Sizes
+from momentmix.fitting.asked import Sizes
 from momentmix.matching.costs import tensors_pay
 
 TYPES = ("full", "tied", "diag", "spherical")

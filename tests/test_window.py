@@ -12,9 +12,10 @@ from momentmix import CollapseWarning, Mixture, MomentMixture, OutlierWarning, S
 from momentmix.covariance import covariance_type
 from momentmix.data.dominance import dominance
 from momentmix.data.parameters import Parameters
+from momentmix.data.rows import rows_to_fit
 from momentmix.data.window import Window
-from momentmix.estimators.rows import rows_to_fit
-from momentmix.fitting.plan import Sizes, plan_mixture
+from momentmix.fitting.asked import Sizes
+from momentmix.fitting.plan import plan_mixture
 from momentmix.fitting.solve import solve
 from momentmix.fitting.windowed import windowed_problem
 

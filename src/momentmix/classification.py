@@ -14,12 +14,14 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from momentmix.covariance import COVARIANCE_TYPES, CovarianceName
 from momentmix.data.observed import ObservedData
+from momentmix.data.rows import rows_to_fit
 from momentmix.data.sources import AtomData
 from momentmix.distributions.mixture import Mixture
 from momentmix.estimators.moment_mixture import MomentMixture
-from momentmix.estimators.rows import Table, rows_to_fit
+from momentmix.estimators.rows import Table
+from momentmix.fitting.asked import Sizes
 from momentmix.fitting.labelled import labelled_problem
-from momentmix.fitting.plan import Sizes, plan_mixture
+from momentmix.fitting.plan import plan_mixture
 from momentmix.selection import choose_components
 from momentmix.support.array import to_numpy
 from momentmix.support.checks import number, one_of, whole_number

@@ -1,22 +1,50 @@
-"""Rows elsewhere as a moment fit asks for them, one pass a question."""
+"""Rows elsewhere as a fit asks for them, one pass a question."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from momentmix.blocks.rows import BlockRows
+from momentmix.blocks.rows import EACH, Block, BlockRows
 from momentmix.covariance import Kind, Zero
+from momentmix.data.draw import Draw, draw_size, drawn
 from momentmix.data.frame import Frame
+from momentmix.data.gaps import tensors_with_gaps
 from momentmix.data.sources import Place, TensorData
 from momentmix.distributions.moment_tensors import MomentTensors, tensors_of_blocks
 from momentmix.moments.atoms import Atoms
 from momentmix.moments.bilinear import InnerProducts, bilinear
-from momentmix.support.array import to_numpy
+from momentmix.support.array import ArrayLike, to_numpy
 
 #: Rows that a source is taken to have, which may not know; tensors pay for that many.
 MANY_ROWS = 10_000_000
+
+
+@dataclass(frozen=True)
+class Look:
+    """What one pass tells of rows: their moments, and some of them if they are asked for.
+
+    Rows that have gaps show it on the way.
+    """
+
+    tensors: MomentTensors
+    draw: Draw | None = None
+
+    def __add__(self, other: Look) -> Look:
+        a, b = self.tensors, other.tensors
+        if "pairwise" in (a.missing, b.missing):
+            a, b = a.with_gaps(), b.with_gaps()
+        draw = self.draw
+        if draw is not None and other.draw is not None:
+            draw = draw + other.draw
+        return Look(a + b, draw)
+
+    @property
+    def gaps(self) -> float:
+        """The share of the cells that are gaps, by the weights of the rows."""
+        return 1 - float(np.mean(self.tensors.presence))
 
 
 class BlockData:
@@ -32,6 +60,12 @@ class BlockData:
         """Rows in the coordinates of a frame, if any, and the sum of their weights."""
         self.elsewhere, self.n, self._frame, self._weight = rows, rows.n, frame, weight
         self._second: np.ndarray | None = None
+
+    def look(self, order: int, draw: bool) -> Look:
+        """The moments of all rows up to an order, and if asked for a draw from them."""
+        found = self.elsewhere.total(_look, order, draw_size(self.n) if draw else 0, block=EACH)
+        self._weight = found.tensors.weight
+        return found
 
     def frame(self, kind: Kind) -> Frame:
         tensors = tensors_of_blocks(self.elsewhere, 2)
@@ -67,6 +101,19 @@ class BlockData:
 
     def compressed(self, basis: np.ndarray, order: int) -> TensorData:
         return TensorData(self.elsewhere.total(_compressed, self._coordinates, basis, order))
+
+
+def _look(
+    X: np.ndarray,
+    weights: np.ndarray | None,
+    order: int,
+    most: int,
+    block: Block,
+    noise_covariance: ArrayLike | None = None,
+) -> Look:
+    noise = noise_covariance if len(X) else None
+    tensors = tensors_with_gaps(X, order, weights, noise)
+    return Look(tensors, drawn(X, weights, most, block, noise) if most else None)
 
 
 def _tensors_within(

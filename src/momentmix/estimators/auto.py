@@ -12,7 +12,8 @@ import numpy as np
 from momentmix.covariance import COVARIANCE_TYPES
 from momentmix.data.observed import ObservedData
 from momentmix.data.sources import AtomData, Data
-from momentmix.fitting.plan import Plan, Sizes, plan_mixture
+from momentmix.fitting.asked import Sizes
+from momentmix.fitting.plan import Plan, plan_mixture
 from momentmix.fitting.sweep import Found, best_of, can_sweep, searched, sweep
 from momentmix.support.checks import generator
 

@@ -17,13 +17,15 @@ from momentmix.blocks.dask_rows import DaskRows, feature_names, is_dask
 from momentmix.data.blocks import BlockData
 from momentmix.data.gaps import check_gaps, tensors_with_gaps
 from momentmix.data.observed import ObservedData
+from momentmix.data.rows import rows_to_fit
 from momentmix.data.sources import AtomData, Data, TensorData, data_of
 from momentmix.distributions.mixture import Mixture
 from momentmix.distributions.moment_tensors import MomentTensors
 from momentmix.estimators.collapse import warn_of_collapse, warn_of_end
 from momentmix.estimators.predictions import MixturePredictions
-from momentmix.estimators.rows import Table, checked_rows, rows_to_fit
-from momentmix.fitting.plan import Plan, Sizes
+from momentmix.estimators.rows import Table, checked_rows
+from momentmix.fitting.asked import Sizes
+from momentmix.fitting.plan import Plan
 from momentmix.fitting.problem import Problem, mixture_of
 from momentmix.fitting.solve import solve
 from momentmix.matching.fit import Fit

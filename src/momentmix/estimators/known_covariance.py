@@ -16,8 +16,10 @@ from momentmix.decomposition.terms import TermInit
 from momentmix.estimators.base import SOLVED
 from momentmix.estimators.settings import check_known_noise_settings
 from momentmix.estimators.trust import TrustedEstimator
+from momentmix.fitting.asked import Sizes
 from momentmix.fitting.known_noise import NoiseFrame, known_noise_problem
-from momentmix.fitting.plan import Plan, Sizes, known_noise_order, plan_known_noise
+from momentmix.fitting.orders import known_noise_order
+from momentmix.fitting.plan import Plan, plan_known_noise
 from momentmix.fitting.problem import Problem
 from momentmix.matching.fit import Fit
 from momentmix.matching.matching import SolverName

@@ -17,9 +17,12 @@ from momentmix.estimators.base import SOLVED, Reader
 from momentmix.estimators.outliers import OutlierAnswers
 from momentmix.estimators.settings import check_mixture_settings
 from momentmix.estimators.trust import TrustedEstimator
+from momentmix.fitting.asked import Sizes
+from momentmix.fitting.building import mixture_problem
+from momentmix.fitting.orders import mixture_order
 from momentmix.fitting.outliers import BACKGROUND_PARAMETERS
-from momentmix.fitting.plan import Plan, Sizes, mixture_order, plan_mixture, planned_outliers
-from momentmix.fitting.problem import Problem, mixture_problem
+from momentmix.fitting.plan import Plan, plan_mixture, planned_outliers
+from momentmix.fitting.problem import Problem
 from momentmix.fitting.windowed import windowed_problem
 from momentmix.likelihood.starts import InitParams
 from momentmix.matching.fit import Fit

@@ -7,8 +7,8 @@ from numbers import Integral
 import numpy as np
 
 from momentmix.covariance import COVARIANCE_TYPES
+from momentmix.fitting.asked import CommonSettings, KnownNoiseSettings, MixtureSettings
 from momentmix.fitting.given import given_outliers
-from momentmix.fitting.plan import CommonSettings, KnownNoiseSettings, MixtureSettings
 from momentmix.likelihood.starts import INIT_PARAMS
 from momentmix.matching.starts import INITS
 from momentmix.support.checks import number, one_of, positive, whole_number

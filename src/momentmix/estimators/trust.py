@@ -13,7 +13,8 @@ from momentmix.data.sources import Data, data_of
 from momentmix.distributions.moment_tensors import MomentTensors
 from momentmix.estimators.base import MixtureEstimator
 from momentmix.estimators.rows import Table
-from momentmix.fitting.plan import Plan, Sizes
+from momentmix.fitting.asked import Sizes
+from momentmix.fitting.plan import Plan
 from momentmix.fitting.problem import Problem
 from momentmix.likelihood.rows import RowLikelihood
 from momentmix.matching.estimate import MixtureMoments

@@ -20,9 +20,10 @@ from momentmix.data.observed import ObservedData
 from momentmix.data.parameters import Parameters
 from momentmix.data.sources import AtomData, Data, TensorData, mean_and_covariance
 from momentmix.decomposition.terms import TermInit, TermSearch
+from momentmix.fitting.building import moments_of_blocks
 from momentmix.fitting.noise import check_size, noise_frame, trailing_variance
 from momentmix.fitting.plan import ESTIMATE_TOL, Plan
-from momentmix.fitting.problem import Problem, moments_of_blocks
+from momentmix.fitting.problem import Problem
 from momentmix.likelihood.blocks import BlockLikelihood
 from momentmix.likelihood.em import Likelihood
 from momentmix.likelihood.observed import ObservedLikelihood

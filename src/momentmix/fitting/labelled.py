@@ -12,8 +12,8 @@ from momentmix.data.observed import ObservedData
 from momentmix.data.parameters import Parameters, by_weight
 from momentmix.data.sources import Data
 from momentmix.distributions.mixture import Mixture
+from momentmix.fitting.building import mixture_problem
 from momentmix.fitting.plan import Plan
-from momentmix.fitting.problem import mixture_problem
 from momentmix.likelihood.em import EMResult
 from momentmix.likelihood.labelled import LabelledLikelihood
 from momentmix.likelihood.rows import RowLikelihood

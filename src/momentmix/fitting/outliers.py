@@ -22,8 +22,9 @@ from scipy.stats import chi2
 
 from momentmix.data.frame import Frame
 from momentmix.data.parameters import Parameters, outlier_share
+from momentmix.fitting.building import with_background
 from momentmix.fitting.plan import Plan
-from momentmix.fitting.problem import Problem, with_background
+from momentmix.fitting.problem import Problem
 from momentmix.likelihood.rows import RowLikelihood
 from momentmix.likelihood.search import reached
 from momentmix.likelihood.starts import plain_starts

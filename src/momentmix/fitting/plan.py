@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from momentmix.covariance import Kind, LogNormalPrior, Spherical, common_noise, covariance_type
+from momentmix.covariance import Kind, LogNormalPrior, Spherical, covariance_type
 from momentmix.data.parameters import Parameters
-from momentmix.data.sources import Place
 from momentmix.distributions.mixture import Mixture
+from momentmix.fitting.asked import CommonSettings, KnownNoiseSettings, MixtureSettings, Sizes
 from momentmix.fitting.given import (
     Outliers,
     Start,
@@ -25,27 +24,19 @@ from momentmix.fitting.given import (
     given_outliers,
     given_weights,
 )
-from momentmix.likelihood.starts import InitParams
-from momentmix.matching.costs import EXPLICIT_PARAMETERS, is_explicit, tensors_pay
-from momentmix.matching.identifiability import (
-    HIGHEST_ORDER,
-    check_order,
-    check_rank,
-    is_enough,
-    needed_order,
+from momentmix.fitting.orders import (
+    given_order_weights,
+    known_noise_order,
+    mixture_order,
+    weighting,
 )
+from momentmix.likelihood.starts import InitParams
+from momentmix.matching.costs import is_explicit, tensors_pay
 from momentmix.matching.matching import Augmentation, Model, SolverName, Weighting
 from momentmix.matching.starts import NEAREST, Init
 from momentmix.moments.orders import augmented_weights
 from momentmix.tensors.packed import total_size
 
-#: How many times as many moments as parameters make an estimate nearly as good as maximum
-#: likelihood, and the order up to which they are sought.
-AMPLE, AMPLE_ORDER = 2.1, 8
-#: Distinct moments of order 4 up to which that order is taken where moments are not explicit.
-AFFORDABLE = 1 << 20
-#: Distinct moments up to which their inverse covariance is the weight of a fit.
-OPTIMAL_MOMENTS = 2000
 #: The least variance of a component even for reg_covar=0, relative to that of the data: one of a
 #: single row must stay finite, and a covariance matrix hold its least eigenvalue to five digits.
 LEAST_VARIANCE = 1e-10
@@ -53,58 +44,6 @@ LEAST_VARIANCE = 1e-10
 LEAST_MATCHED_VARIANCE = 1e-9
 #: Iterations and tolerance of moment fits that are only to be starts of EM, and of estimates.
 START_ITERATIONS, START_TOL, ESTIMATE_TOL = 30, 3e-5, 1e-9
-
-
-class CommonSettings(Protocol):
-    """Parameters that every estimator has, as their documentation describes them."""
-
-    n_components: int | Literal["auto"]
-    order_weights: Literal["auto"] | Sequence[float]
-    omega: float | None
-    augmentation: Augmentation
-    solver: SolverName
-    init: Init
-    n_init: int | Literal["auto"]
-    polish: Literal["em", "newton"] | None
-    max_iter: int
-    tol: float
-    weights_init: np.ndarray | None
-    means_init: np.ndarray | None
-    warm_start: bool
-    verbose: int
-    n_jobs: int | None
-
-
-class MixtureSettings(CommonSettings, Protocol):
-    """Parameters of MomentMixture."""
-
-    order: int | Literal["auto"]
-    covariance_type: str
-    weighting: Literal["auto", "optimal", "orders"]
-    reg_covar: float
-    init_params: InitParams
-    covariances_init: np.ndarray | None
-    precisions_init: np.ndarray | None
-    verbose_interval: int
-    moments: Literal["auto", "tensors", "samples"]
-    prior: float | Literal["auto", "cv"] | None
-    outliers: float | Literal["none", "auto", "uniform"]
-
-
-class KnownNoiseSettings(CommonSettings, Protocol):
-    """Parameters of KnownCovarianceMixture."""
-
-    order: int
-    covariance: ArrayLike | Literal["estimate"]
-
-
-class Sizes(NamedTuple):
-    """What a plan has to know of the data."""
-
-    n: int  # features
-    rows: int = 0  # that are read at each evaluation of a cost
-    order: int | None = None  # the highest order of which moments are known, if not all are
-    place: Place = "moments"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,7 +90,7 @@ class Plan:
 
     def model(self, weights: Sequence[float]) -> Model:
         """What moments are matched by: as an estimate of its own, or roughly as starts of EM."""
-        rough = self.search != "estimate"
+        rough = self.search != "estimate" or self.scoring
         return Model(
             kind=self.kind,
             m=self.m,
@@ -165,20 +104,22 @@ class Plan:
             max_iter=min(self.max_iter, START_ITERATIONS) if rough else self.max_iter,
             tol=START_TOL if rough else ESTIMATE_TOL,
             explicit=self.explicit,
+            rough=rough,
         )
 
 
 def plan_mixture(s: MixtureSettings, sizes: Sizes, last: Mixture | None) -> Plan:
     """The plan of MomentMixture; ``last`` is the solution before, if there was one.
 
-    With rows in memory the likelihood decides, and moments are starts at most. Elsewhere, or
-    without rows, the moments are matched as well as they can be.
+    Where there are rows the likelihood decides, and moments are starts at most. Without rows, the
+    moments are matched as well as they can be.
     """
     kind, m, n = covariance_type(s.covariance_type), int(s.n_components), sizes.n
     outliers = planned_outliers(s, sizes)
     polish, scoring = sizes.place != "moments" and s.polish is not None, s.polish == "newton"
-    in_memory = polish and sizes.place == "memory" and not scoring
-    order = mixture_order(s, sizes, check=not in_memory or s.order != "auto")
+    search = _search(s, sizes) if polish and not scoring else "estimate"
+    searched = search != "estimate"
+    order = mixture_order(s, sizes, check=not searched or s.order != "auto")
     explicit = is_explicit(kind, m, n, order) and (
         s.moments != "samples" or sizes.order is not None
     )
@@ -189,18 +130,18 @@ def plan_mixture(s: MixtureSettings, sizes: Sizes, last: Mixture | None) -> Plan
         m=m,
         n=n,
         order=order,
-        order_weights=_order_weights(s, order),
+        order_weights=given_order_weights(s, order),
         omega=s.omega,
         augmentation=s.augmentation,
         solver=s.solver,
-        weighting=_weighting(s, explicit, total_size(n, order), rough=in_memory),
+        weighting=weighting(s, explicit, total_size(n, order), rough=searched or scoring),
         explicit=explicit,
-        tensors=(pays or s.moments == "tensors") and not in_memory and sizes.place != "moments",
+        tensors=(pays or s.moments == "tensors") and not searched and sizes.place != "moments",
         init=NEAREST.get(s.init_params, s.init),
         n_init=_count(s.n_init),
         polish=polish,
         scoring=scoring,
-        search=_search(s) if in_memory else "estimate",
+        search=search,
         init_params=s.init_params,
         prior=kind.prior(n, s.prior),
         cross_validated=s.prior == "cv" and polish and sizes.place == "memory",
@@ -225,7 +166,7 @@ def plan_known_noise(s: KnownNoiseSettings, sizes: Sizes, last: Mixture | None) 
         m=m,
         n=n,
         order=order,
-        order_weights=_order_weights(s, order),
+        order_weights=given_order_weights(s, order),
         omega=s.omega,
         augmentation=s.augmentation,
         solver=s.solver,
@@ -253,107 +194,6 @@ def planned_outliers(s: MixtureSettings, sizes: Sizes) -> Outliers | None:
     )
 
 
-# Orders and their weights
-
-
-def customary_order(kind: Kind, m: int, n: int) -> int:
-    """The order that "auto" takes: ample moments, where they are few enough to be explicit.
-
-    For covariance matrices at least 4, up to some 70 features: errors with order 3 are up to 20
-    times those with order 4 (benchmarks/default.py). For variances alone 3 does as well where its
-    moments are ample.
-    """
-    least = needed_order(kind, m, n)
-    wanted = least if kind.diagonal else max(least, 4)
-    if not kind.common:  # where the means alone must follow from the higher orders
-        most = max(wanted, AMPLE_ORDER)
-        while wanted < most and not is_enough(kind, m, n, wanted, AMPLE):
-            wanted += 1
-    for order in range(min(wanted, HIGHEST_ORDER), 2 if kind.diagonal else 3, -1):
-        if is_explicit(kind, m, n, order) and is_enough(kind, m, n, order):
-            return order
-    affordable = total_size(n, 4) <= AFFORDABLE and is_enough(kind, m, n, 4)
-    return 4 if affordable and not kind.diagonal else least
-
-
-def mixture_order(s: MixtureSettings, sizes: Sizes, check: bool = True) -> int:
-    """The order to match, with ``check`` one that can determine the parameters."""
-    kind = covariance_type(s.covariance_type)
-    m, n, known = int(s.n_components), sizes.n, sizes.order
-    if s.order == "auto":
-        order = min(customary_order(kind, m, n), HIGHEST_ORDER)
-        if known is not None and is_enough(kind, m, n, known):
-            order = min(order, known)
-    else:
-        order = int(s.order)
-    if check:
-        check_order(kind, m, n, order)
-    if known is not None and order > known:
-        raise ValueError(
-            f"{m} {kind.name} components in {n} feature(s) need moments of order {order}, but "
-            f"these were kept up to order {known}; accumulate with order={order}"
-        )
-    return order
-
-
-def known_noise_order(s: KnownNoiseSettings, sizes: Sizes) -> int:
-    """The order to match, one that can tell the means apart."""
-    order = s.order
-    if isinstance(order, bool) or not isinstance(order, int | np.integer) or order < 3:
-        raise ValueError(
-            f"order must be a whole number of at least 3, got {order!r}: means and weights do "
-            "not follow from the first two moments"
-        )
-    order = int(order)
-    check_rank(s.n_components, sizes.n, order, single=False, name="n_components")
-    if not isinstance(s.covariance, str):
-        common_noise(s.covariance, sizes.n)  # a bad one is refused before any pass
-    weights = _order_weights(s, order)
-    if weights is not None and (weights[-1] == 0 or not any(weights[1:-1])):
-        raise ValueError(
-            "order_weights must not be 0 for the highest order, nor for all others: one order "
-            f"alone does not tell means from weights; got {s.order_weights!r}"
-        )
-    if sizes.order is not None and order > sizes.order:
-        raise ValueError(
-            f"order={order} is asked for, but these moments were kept up to order {sizes.order}; "
-            f"accumulate with order={order}"
-        )
-    return order
-
-
-def _order_weights(s: CommonSettings, order: int) -> tuple[float, ...] | None:
-    """Weights over the orders as given; None where they are to be derived, or ω is given."""
-    if s.omega is not None or isinstance(s.order_weights, str):
-        return None
-    try:
-        weights = tuple(float(w) for w in s.order_weights)
-    except (TypeError, ValueError):
-        weights = ()
-    if len(weights) != order + 1 or min(weights) < 0 or not np.all(np.isfinite(weights)):
-        raise ValueError(
-            f"order_weights must be 'auto' or {order + 1} numbers that are not negative, "
-            f"one for each order 0..{order}; got {s.order_weights!r}"
-        )
-    return weights
-
-
-def _weighting(s: MixtureSettings, explicit: bool, count: int, rough: bool) -> Weighting:
-    """How residuals of ``count`` moments are weighted, if neither ω nor weights are given."""
-    if s.omega is not None or not isinstance(s.order_weights, str):
-        return "orders"
-    few = explicit and count <= OPTIMAL_MOMENTS
-    if s.weighting == "optimal" and not few:
-        raise ValueError(
-            f"weighting='optimal' needs the inverse of a matrix of all {count} moments; it "
-            f"serves up to {OPTIMAL_MOMENTS} of them and {EXPLICIT_PARAMETERS} parameters. "
-            "Use weighting='auto' or 'orders'"
-        )
-    if s.weighting == "orders" or not explicit:
-        return "orders"
-    return "optimal" if few and not rough else "hermite"  # starts of EM need not be efficient
-
-
 # Starts
 
 
@@ -375,9 +215,14 @@ def _last(s: CommonSettings, kind: Kind | None, n: int, last: Mixture | None) ->
     return Start(*Parameters.of(last))
 
 
-def _search(s: MixtureSettings) -> Literal["plain", "moments"]:
-    """Where EM starts on rows in memory: at moment fits only if so many of a kind are asked for."""
-    return "moments" if s.n_init != "auto" and s.init != "auto" else "plain"
+def _search(s: MixtureSettings, sizes: Sizes) -> Literal["plain", "moments", "estimate"]:
+    """Where EM starts: at moment fits only if so many of a kind are asked for.
+
+    Elsewhere those are one estimate from all rows, since rows that are drawn have no better one.
+    """
+    if s.n_init == "auto" or s.init == "auto":
+        return "plain"
+    return "moments" if sizes.place == "memory" else "estimate"
 
 
 def _mixture_start(s: MixtureSettings, kind: Kind, n: int) -> Start | None:

@@ -3,8 +3,10 @@
     a start of one's own        EM from there; without rows, moments matched from there
     one component               its mean and covariance
     no likelihood               the moment estimate
-    rows in memory              EM from plain starts, each repaired, or from moment fits
-    elsewhere, known noise      EM from the moment estimate
+    rows                        EM from plain starts, each repaired, or from moment fits;
+                                of many rows, some are searched and all are scored
+    polish="newton"             scoring steps from the moment estimate
+    known noise                 EM from the moment estimate
 
 Where rows may belong to no component, the density of those is settled first, and whether there are
 any is decided last.
@@ -35,6 +37,7 @@ from momentmix.matching.estimate import MixtureMoments
 from momentmix.matching.fit import Fit
 from momentmix.support.parallel import parallel_map, single_threaded_blas, worker_count
 from momentmix.support.progress import Progress
+from momentmix.support.warnings import warn_user
 
 #: Steps on all rows after which a rival that was found on a sample is compared.
 TRIAL_STEPS = 10
@@ -83,9 +86,9 @@ def _searched(
     if likelihood is None:
         return problem.moments.estimate(rng, start, plan.verbose)
     if start is None and plan.max_iter == 0 and plan.search != "estimate":
-        assert isinstance(likelihood, RowLikelihood)
+        assert likelihood.at_hand is not None
         # As in scikit-learn: a start alone.
-        start = next(plain_starts(likelihood, plan.m, rng, plan.init_params))
+        start = next(plain_starts(likelihood.at_hand, plan.m, rng, plan.init_params))
     fit = _climbed(problem, likelihood, plan, start, rng, first)
     if fit is None or fit.interrupted:
         return fit
@@ -174,7 +177,7 @@ def _polished(likelihood: Likelihood, fit: Fit, plan: Plan) -> Fit:
 def _scored(likelihood: Likelihood, fit: Fit, plan: Plan, rng: np.random.Generator) -> Fit:
     """Scoring steps from the parameters of a fit."""
     with Progress(plan.verbose, plan.max_iter, "scoring steps") as progress:
-        result = scored(
+        result, curvature, by_em = scored(
             likelihood,
             fit.parameters,
             rng,
@@ -182,7 +185,15 @@ def _scored(likelihood: Likelihood, fit: Fit, plan: Plan, rng: np.random.Generat
             max_iter=plan.max_iter,
             callback=progress.step,
         )
-    return replace(reached(fit, result), log_likelihoods=(result.log_likelihood,))
+    if by_em:
+        warn_user(
+            "scoring steps did not lead ahead, since components overlap too much for the rows to "
+            f"tell them apart or the parameters are too many; EM took over, after {result.n_iter} "
+            "passes in all",
+            UserWarning,
+        )
+    values = (result.log_likelihood,)
+    return replace(reached(fit, result), log_likelihoods=values, curvature=curvature)
 
 
 def _from_plain_starts(

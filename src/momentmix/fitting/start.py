@@ -8,7 +8,6 @@ from momentmix.data.parameters import Parameters
 from momentmix.fitting.given import Start
 from momentmix.fitting.plan import Plan
 from momentmix.fitting.problem import Problem
-from momentmix.likelihood.rows import RowLikelihood
 from momentmix.likelihood.starts import nearest_start, plain_starts
 from momentmix.matching.starts import around_points
 
@@ -34,8 +33,9 @@ def _guess(
     """What stands in for the parts of a start that are not given."""
     if start.means is None:
         return _start_of_its_own(problem, plan, rng, hurried)
-    points, rows = problem.frame.apply(start.means), problem.likelihood
-    if not isinstance(rows, RowLikelihood) or not np.all(np.isfinite(points)):
+    points, likelihood = problem.frame.apply(start.means), problem.likelihood
+    rows = None if likelihood is None else likelihood.at_hand
+    if rows is None or not np.all(np.isfinite(points)):
         return around_points(plan.kind, points)
     nearest = nearest_start(rows, rows.X, points)
     if start.covariances is not None or nearest.weights.min() <= 0:
@@ -49,8 +49,9 @@ def _start_of_its_own(
     """Where the fit would start by itself: at k-means as a rule, or at the moment estimate."""
     likelihood = problem.likelihood
     if plan.search != "estimate":
-        assert isinstance(likelihood, RowLikelihood)
-        return next(plain_starts(likelihood, plan.m, rng, plan.init_params))
+        assert likelihood is not None
+        assert likelihood.at_hand is not None
+        return next(plain_starts(likelihood.at_hand, plan.m, rng, plan.init_params))
     if hurried:
         return problem.moments.guess(rng)
     if plan.m == 1:

@@ -17,9 +17,10 @@ from momentmix.covariance import Kind
 from momentmix.data.observed import ObservedData
 from momentmix.data.parameters import by_weight
 from momentmix.data.sources import AtomData
+from momentmix.fitting.building import mixture_problem, resized
 from momentmix.fitting.outliers import BACKGROUND_PARAMETERS, if_it_pays, settled
 from momentmix.fitting.plan import Plan
-from momentmix.fitting.problem import Problem, mixture_problem, resized
+from momentmix.fitting.problem import Problem
 from momentmix.fitting.solve import solve
 from momentmix.likelihood.em import EMResult
 from momentmix.likelihood.rows import RowLikelihood

@@ -21,8 +21,9 @@ from momentmix.data.observed import ObservedData
 from momentmix.data.parameters import Parameters
 from momentmix.data.sources import AtomData, Data
 from momentmix.data.window import Window
+from momentmix.fitting.building import mixture_problem
 from momentmix.fitting.plan import Plan
-from momentmix.fitting.problem import Problem, mixture_problem
+from momentmix.fitting.problem import Problem
 from momentmix.matching.fit import Fit
 from momentmix.support.warnings import CollapseWarning, warn_user
 

@@ -11,7 +11,7 @@ from typing import Any, Concatenate
 import numpy as np
 
 from momentmix.blocks.rows import BlockRows
-from momentmix.covariance import Anchor, Kind, LogNormalPrior
+from momentmix.covariance import Anchor, Bound, Kind, LogNormalPrior
 from momentmix.data.frame import Frame
 from momentmix.data.observed import CompletedRows, shifts_of_gaps
 from momentmix.data.parameters import Parameters
@@ -31,18 +31,29 @@ class BlockLikelihood(Likelihood):
         rows: BlockRows,
         frame: Frame,
         kind: Kind,
-        floor: float,
+        floor: Bound,
         variance: float | None = None,
         prior: LogNormalPrior | None = None,
         observed: bool = False,
         anchor: Anchor | None = None,
+        count: float = np.inf,
+        some: RowLikelihood | None = None,
     ) -> None:
-        super().__init__(kind, floor, variance, prior, anchor=anchor)
-        self.rows, self.frame, self.observed = rows, frame, observed
+        super().__init__(kind, floor, variance, prior, count, anchor)
+        self.rows, self.frame, self.observed, self.some = rows, frame, observed, some
+
+    @property
+    def at_hand(self) -> RowLikelihood | None:
+        return self.some
 
     @property
     def complete(self) -> bool:
         return not self.observed
+
+    def sample(self, rng: np.random.Generator) -> RowLikelihood:
+        if self.some is None:
+            raise NotImplementedError("no rows were drawn from these")
+        return self.some
 
     def sums(self, parameters: Parameters, groups: int = 1) -> Sums:
         return Sums(*self.total(_sums, parameters, groups))

@@ -84,6 +84,11 @@ class Likelihood:
         return other
 
     @property
+    def at_hand(self) -> RowLikelihood | None:
+        """That of rows in memory: all, or some that were drawn; None if there are none."""
+        return None
+
+    @property
     def complete(self) -> bool:
         """Whether rows are complete and exact, so that one component has a closed form."""
         return True

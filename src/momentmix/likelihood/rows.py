@@ -68,6 +68,10 @@ class RowLikelihood(Likelihood):
         self._least = 1.5 / self.count if self.count > 1 else 0.0
         self._step = max(256, _BLOCK_BYTES // (8 * (2 * n + kind.width(n))))
 
+    @property
+    def at_hand(self) -> RowLikelihood:
+        return self
+
     def part(
         self,
         rows: np.ndarray,

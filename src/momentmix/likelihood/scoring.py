@@ -4,12 +4,14 @@ A pass that makes the sums of an EM step also tells the slope of the likelihood:
 identity it is that of rows whose components are known, at their expected sums. The curvature, which
 would cost a pass of its own and much more, is nearly the same for some of the rows as for all. So a
 step is Newton's with the slope of all rows and the curvature of a sample, and costs what a step of
-EM does.
+EM does. Every component is taken in coordinates of its own, in which the curvature hardly changes
+from one step to the next, so that one will do as long as steps lead ahead fast.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,8 +24,12 @@ from momentmix.likelihood.rows import RowLikelihood
 from momentmix.likelihood.scores import Directions
 from momentmix.support.array import to_numpy
 
-#: Rows whose curvature stands for that of all.
-SAMPLE = 20_000
+#: Rows whose curvature stands for that of all, and parameters that it is worth having of.
+SAMPLE, MOST_PARAMETERS = 20_000, 1000
+#: The curvature is taken anew unless a step leaves less than this share of the gain to be had.
+FAST = 0.1
+#: What is left to gain at last, a parameter, beside the half nat that chance makes of each.
+SMALL_ERROR = 0.01
 #: Halvings of a step that does not gain, after which EM takes over.
 HALVINGS = 3
 
@@ -47,22 +53,38 @@ def slope_of_sums(likelihood: Likelihood, directions: Directions, sums: Sums) ->
     return np.asarray(slope - penalty_slope(likelihood, directions))
 
 
-def sampled(
+def curvature_of_some(
+    likelihood: Likelihood, parameters: Parameters, rng: np.random.Generator
+) -> np.ndarray:
+    """-∂² of what a fit maximises, a row: that of some rows, which stands for that of all."""
+    return information(_some(likelihood, parameters, rng), parameters).curvature
+
+
+def _some(
     likelihood: Likelihood, parameters: Parameters, rng: np.random.Generator
 ) -> RowLikelihood:
-    """That of rows whose curvature stands for that of all: some of them, or drawn ones."""
-    if isinstance(likelihood, RowLikelihood):
-        p = len(likelihood.X)
-        if p <= SAMPLE:
-            return likelihood
-        shares = likelihood.weights / likelihood.weights.sum()
-        return likelihood.part(rng.choice(p, SAMPLE, p=shares), None, 1.0, likelihood.prior)
-    fixed = likelihood.kind, likelihood.floor, likelihood.variance, likelihood.prior
-    empty = np.zeros((1, parameters.means.shape[1]))
-    like = RowLikelihood(empty, None, *fixed, float(SAMPLE))
-    drawn = like.drawn(parameters, rng)
-    drawn.count = likelihood.count
-    return drawn
+    """Some of the rows in memory; where there are none, rows drawn from the mixture."""
+    rows = likelihood.at_hand
+    if rows is None:
+        fixed = likelihood.kind, likelihood.floor, likelihood.variance, likelihood.prior
+        empty = np.zeros((1, parameters.means.shape[1]))
+        like = RowLikelihood(empty, None, *fixed, float(SAMPLE))
+        drawn = like.drawn(parameters, rng)
+        drawn.count = likelihood.count  # beside which the prior stands
+        return drawn
+    p = len(rows.X)
+    if p <= SAMPLE:
+        return rows
+    shares = rows.weights / rows.weights.sum()
+    return rows.part(rng.choice(p, SAMPLE, p=shares), None, 1.0, rows.prior)
+
+
+class Scored(NamedTuple):
+    """Where scoring has led."""
+
+    result: EMResult
+    curvature: np.ndarray | None = None  # near the end; None where EM had to take over
+    by_em: bool = False
 
 
 def scored(
@@ -73,14 +95,19 @@ def scored(
     tol: float,
     max_iter: int,
     callback: Callable[[int, float], None] | None = None,
-) -> EMResult:
+) -> Scored:
     """From a start to where a further step should gain less than ``tol``, one pass a step.
 
-    A step that does not gain is halved, and after some halvings EM takes over.
+    It also goes on until what is left to gain is little beside the error that so many rows leave. A
+    step that does not gain is halved. EM takes over after some halvings, which singular information
+    leads to, and where the parameters are too many for their curvature.
     """
-    at, passes = likelihood.opened(start), 0
+    at, passes, gain = likelihood.opened(start), 0, np.inf
     best, step, halvings = EMResult(at, -np.inf, 0, False, False), np.empty(0), 0
-    directions = Directions.of(likelihood, at)
+    directions, curvature = Directions.of(likelihood, at), None
+    enough = min(tol, SMALL_ERROR * directions.size / likelihood.count)
+    if directions.size > MOST_PARAMETERS:
+        return Scored(likelihood.fit(at, tol=tol, max_iter=max_iter, callback=callback), by_em=True)
     try:
         while passes < max_iter:
             sums = likelihood.sums(at)
@@ -90,20 +117,24 @@ def scored(
             if log_posterior < best.log_posterior:
                 halvings += 1
                 if halvings > HALVINGS:
-                    result = likelihood.fit(best.parameters, tol=tol, max_iter=max_iter - passes)
-                    return result._replace(n_iter=result.n_iter + passes)
+                    last = likelihood.fit(best.parameters, tol=tol, max_iter=max_iter - passes)
+                    return Scored(last._replace(n_iter=last.n_iter + passes), by_em=True)
                 step = step / 2
             else:
                 best = EMResult(at, value, passes, False, False, log_posterior)
                 if callback is not None:
                     callback(passes, value)
-                directions, halvings = Directions.of(likelihood, at), 0
-                slope = slope_of_sums(likelihood, directions, sums)
-                curvature = information(sampled(likelihood, at, rng), at).curvature
-                step, gain = step_of(directions, slope, curvature)
-                if gain < tol:
-                    return best._replace(converged=True)
+                directions = Directions.of(likelihood, at)
+                slope, last_gain = slope_of_sums(likelihood, directions, sums), gain
+                if curvature is not None:
+                    step, gain = step_of(directions, slope, curvature)
+                if curvature is None or halvings or enough < gain > FAST * last_gain:
+                    curvature = curvature_of_some(likelihood, at, rng)
+                    step, gain = step_of(directions, slope, curvature)
+                halvings = 0
+                if gain < enough:
+                    return Scored(best._replace(converged=True), curvature)
             at = moved(likelihood, directions, step)
     except KeyboardInterrupt:
-        return best._replace(interrupted=True)
-    return best
+        return Scored(best._replace(interrupted=True))
+    return Scored(best, curvature)

@@ -1,7 +1,8 @@
 """The search for the best penalised likelihood: EM from several starts, and repairs of each.
 
-The search looks at rows in memory, which may be a sample of many more; the optimum it finds is then
-climbed to the top on the likelihood of all rows, of which it needs sums alone, wherever they are.
+The search looks at rows in memory, which may be a sample of many more; from the optimum it finds,
+scoring leads to the top of the likelihood of all rows in a few passes. Of that it needs sums alone,
+wherever the rows are.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from momentmix.data.parameters import Parameters
 from momentmix.likelihood.em import EMResult, Likelihood
 from momentmix.likelihood.moves import SMALL_DATA, relocations, split_and_merge
 from momentmix.likelihood.rows import RowLikelihood
+from momentmix.likelihood.scoring import scored
 from momentmix.likelihood.starts import InitParams, plain_starts
 from momentmix.matching.fit import Fit
 from momentmix.solvers import Solution
@@ -73,6 +75,7 @@ class LikelihoodSearch:
         self.values: list[float] = []  # log-likelihoods that starts have led to
         self._log_posteriors: list[float] = []
         self._ends = 0  # starts that ended at the best
+        self.curvature: np.ndarray | None = None  # of all rows at the end, where it is known
 
     def run(self, candidates: Iterable[Candidate], repair: bool) -> None:
         """Look at candidates until there are no more, or with repairs until enough agree."""
@@ -94,13 +97,20 @@ class LikelihoodSearch:
             with single_threaded_blas():
                 self.run(candidates, repair)
                 if self.best is not None and not self.interrupted:
-                    top = likelihood.fit(self.best.parameters, tol=self.tol, max_iter=self.max_iter)
-                    self.best = self._noted(top, 0)
+                    self.best = self._noted(self._top(likelihood, self.best.parameters), 0)
         except KeyboardInterrupt:
             self.interrupted = True
         if self.best is None:
             return None
         return self._fit(likelihood, self.best)
+
+    def _top(self, likelihood: Likelihood, start: Parameters) -> EMResult:
+        """Where the likelihood of all rows is highest near what some of them have led to."""
+        if likelihood is self.likelihood:
+            return likelihood.fit(start, tol=self.tol, max_iter=self.max_iter)
+        top = scored(likelihood, start, self.rng, tol=self.tol, max_iter=self.max_iter)
+        self.curvature = top.curvature
+        return top.result
 
     def _fit(self, likelihood: Likelihood, best: EMResult) -> Fit:
         value, log_posterior = best.log_likelihood, best.log_posterior
@@ -119,6 +129,7 @@ class LikelihoodSearch:
             interrupted=self.interrupted,
             history=() if start is None else tuple(start.history),
             log_likelihoods=tuple(self.values),
+            curvature=self.curvature,
         )
 
     def _look_at(self, candidate: Candidate, repair: bool) -> None:

@@ -90,8 +90,9 @@ def match_moments(
 ) -> Fit:
     """The best of several moment fits by their cost.
 
-    Explicit fits stop trying once several starts agree, and are then carried on until rounding
-    ends them, first by the weight of normal data and at last by that of the mixture found.
+    Explicit fits stop trying once several starts agree. If they are not starts themselves, they are
+    then carried on until rounding ends them, first by the weight of normal data and at last by that
+    of the mixture found.
     """
     found: list[Matched] = []
     try:
@@ -99,7 +100,7 @@ def match_moments(
             with single_threaded_blas():
                 _explore(matching, starts, found, callback)
                 fit = _best(found, starts[0])
-                if not fit.interrupted:
+                if not fit.interrupted and not matching.model.rough:
                     fit = _refined(matching, fit)
         else:
             for start in starts:

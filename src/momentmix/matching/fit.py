@@ -29,4 +29,5 @@ class Fit:
     log_likelihoods: tuple[float, ...] = ()  # that the starts have led to
     bound: float = 0.0  # that a fit of moments kept variances above; 0 if it did not have to
     prior_strength: float = 0.0  # in rows; 0 without a prior
+    curvature: np.ndarray | None = None  # -∂² of the log posterior a row, where it is known
     widths: np.ndarray | None = None  # of the box of a background, in the units of X; None: none

@@ -52,6 +52,7 @@ class Model:
     max_iter: int
     tol: float
     explicit: bool  # hold the moments and their Jacobian, rather than inner products alone
+    rough: bool = False  # as a start of something better, and not as an estimate of its own
     mixture: bool = True  # the weights are those of a mixture, with sum 1
 
 

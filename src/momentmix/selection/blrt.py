@@ -20,8 +20,9 @@ from momentmix.distributions.mixture import Mixture
 from momentmix.estimators.auto import plan_of, sweeps
 from momentmix.estimators.moment_mixture import MomentMixture
 from momentmix.estimators.rows import Table
+from momentmix.fitting.building import mixture_problem, resized
 from momentmix.fitting.plan import Plan
-from momentmix.fitting.problem import Problem, mixture_problem, resized
+from momentmix.fitting.problem import Problem
 from momentmix.fitting.solve import solve
 from momentmix.fitting.sweep import Found
 from momentmix.likelihood.em import EMResult

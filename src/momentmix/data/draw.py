@@ -1,0 +1,111 @@
+"""A sample of rows that lie elsewhere, drawn where they are and put together like any other sum.
+
+Every row gets a random number, exponential with the row's weight for its rate, and the rows of the
+lowest numbers are drawn. So draws from parts of the rows make a draw from all of them, in whatever
+sequence they are put together. A row of weight w is drawn with the chance π = 1 - exp(-w t), t
+being the lowest number that was left out, and counts for w/π rows: sums over the draw are then
+right on average (Cohen and Kaplan, 2007). Where all rows are drawn, each counts for w.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from momentmix.blocks.rows import Block
+from momentmix.covariance import Covariance, Diagonal, Full
+from momentmix.observed import ObservedRows, noise_of_rows
+from momentmix.support.array import ArrayLike, to_numpy
+
+#: Numbers in the rows of a draw, and rows at least.
+DRAWN_NUMBERS, LEAST_ROWS = 1_000_000, 2000
+#: Times its share of all rows that a block gives at most, so that little travels.
+GENEROUS = 2
+
+
+def draw_size(n: int) -> int:
+    """How many rows of n features are drawn."""
+    return max(LEAST_ROWS, DRAWN_NUMBERS // n)
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Rows drawn from some blocks: all whose numbers are below ``limit``, ``most`` of them."""
+
+    most: int
+    limit: float  # ∞ where all rows are here
+    numbers: np.ndarray  # (k,), rising
+    rows: ObservedRows
+    weights: np.ndarray  # (k,), as given
+
+    def __add__(self, other: Draw) -> Draw:
+        rows = ObservedRows(
+            np.concatenate([self.rows.X, other.rows.X]), _joined(self.rows, other.rows)
+        )
+        limit, weights = min(self.limit, other.limit), (self.weights, other.weights)
+        numbers = np.concatenate([self.numbers, other.numbers])
+        return Draw(self.most, limit, numbers, rows, np.concatenate(weights)).lowest(self.most)
+
+    def lowest(self, count: int) -> Draw:
+        """The rows of the lowest numbers, so many at most."""
+        order = np.argsort(self.numbers, kind="stable")
+        order, limit = order[self.numbers[order] < self.limit], self.limit
+        if len(order) > count:
+            limit, order = float(self.numbers[order[count]]), order[:count]
+        numbers, rows = self.numbers[order], self.rows.take(order)
+        return Draw(self.most, limit, numbers, rows, self.weights[order])
+
+    @property
+    def whole(self) -> bool:
+        """Whether all rows are here."""
+        return bool(np.isinf(self.limit))
+
+    @property
+    def counts(self) -> np.ndarray:
+        """How many rows each row counts for; (k,)."""
+        if self.whole:
+            return self.weights
+        return np.asarray(self.weights / -np.expm1(-self.weights * self.limit))
+
+
+def _joined(a: ObservedRows, b: ObservedRows) -> Covariance | None:
+    """The noise of some rows and of some more: common to all if it is, else one for each."""
+    known = [rows.noise for rows in (a, b) if rows.noise is not None]
+    if len(a) == 0 or len(b) == 0 or not known:
+        return b.noise if len(a) == 0 else a.noise
+    alike = len(known) == 2 and all(one.shared for one in known)
+    if alike and np.array_equal(known[0].array, known[1].array):
+        return known[0]
+    diagonal, parts = all(one.diagonal for one in known), []
+    for rows in (a, b):
+        array = np.zeros((1, a.n) if diagonal else (1, a.n, a.n))
+        if rows.noise is not None:
+            array = to_numpy(rows.noise.variances() if diagonal else rows.noise.matrices())
+        parts.append(np.broadcast_to(array, (len(rows), *array.shape[1:])))
+    return (Diagonal if diagonal else Full)(np.concatenate(parts), a.n)
+
+
+def drawn(
+    X: np.ndarray,
+    weights: np.ndarray | None,
+    most: int,
+    block: Block,
+    noise_covariance: ArrayLike | None = None,
+) -> Draw:
+    """The draw from one block (p, n), of so many rows at most.
+
+    Rows without weight and rows without any value are left out. The random numbers follow from the
+    number of the block alone, so that a block that is read again gives the same rows.
+    """
+    own = most if block.of is None else min(most, GENEROUS * most // block.of + LEAST_ROWS)
+    w = np.ones(len(X)) if weights is None else weights
+    numbers = np.random.default_rng([block.number, 0]).exponential(size=len(X))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        numbers = np.where((w > 0) & ~np.isnan(X).all(axis=1), numbers / w, np.inf)
+    near = np.arange(len(X))
+    if len(X) > own:  # what is not among the lowest need not be sorted
+        near = np.argpartition(numbers, own)[: own + 1]
+    noise = noise_of_rows(noise_covariance, X) if len(X) else None
+    rows = ObservedRows(X, noise).take(near)
+    return Draw(most, np.inf, numbers[near], rows, w[near]).lowest(own)
