@@ -351,11 +351,14 @@ def test_a_number_is_a_strength_and_bad_ones_are_refused():
 def test_orders_that_auto_takes():
     assert customary_order(Full, 3, 10) == 4
     assert customary_order(Full, 3, 20) == 4
-    assert customary_order(Full, 5, 5) == 5
+    assert customary_order(Full, 5, 5) == 6
+    assert customary_order(Full, 5, 5, start=True) == 5
+    assert customary_order(Full, 5, 10) == 5
     assert customary_order(Diagonal, 20, 100) == 3
     assert customary_order(Tied, 2, 10) == 4
-    assert customary_order(Diagonal, 3, 5) == 4
-    assert customary_order(Diagonal, 3, 10) == 3
+    assert customary_order(Diagonal, 3, 5) == 5
+    assert customary_order(Diagonal, 3, 10) == 4
+    assert customary_order(Diagonal, 3, 10, start=True) == 3
     for kind in ("full", "tied"):
         for n in (1, 2, 5, 10, 30):
             assert customary_order(covariance_type(kind), 3, n) >= 4

@@ -9,6 +9,7 @@ from momentmix.fitting.asked import CommonSettings, KnownNoiseSettings, MixtureS
 from momentmix.matching.costs import EXPLICIT_PARAMETERS, is_explicit
 from momentmix.matching.identifiability import (
     HIGHEST_ORDER,
+    TELLING,
     check_order,
     check_rank,
     is_enough,
@@ -18,26 +19,31 @@ from momentmix.matching.matching import Weighting
 from momentmix.tensors.packed import total_size
 
 #: How many times as many moments as parameters make an estimate nearly as good as maximum
-#: likelihood, and the order up to which they are sought.
-AMPLE, AMPLE_ORDER = 2.1, 8
+#: likelihood: errors then are at most 1.3 times as large for many rows (benchmarks/tensors.py).
+#: From the second order on fewer have to do, since high moments need many rows; and up to which
+#: order they are sought.
+AMPLE, AMPLE_AFTER, AMPLE_ORDER = 4.0, (5, 2.8), 8
 #: Distinct moments of order 4 up to which that order is taken where moments are not explicit.
 AFFORDABLE = 1 << 20
 #: Distinct moments up to which their inverse covariance is the weight of a fit.
-OPTIMAL_MOMENTS = 2000
+OPTIMAL_MOMENTS = 3100
 
 
-def customary_order(kind: Kind, m: int, n: int) -> int:
+def customary_order(kind: Kind, m: int, n: int, start: bool = False) -> int:
     """The order that "auto" takes: ample moments, where they are few enough to be explicit.
 
-    For covariance matrices at least 4, up to some 70 features: errors with order 3 are up to 20
-    times those with order 4 (benchmarks/default.py). For variances alone 3 does as well where its
-    moments are ample.
+    It is at least 4, up to some 70 features: errors with order 3 are up to 20 times those with
+    order 4 (benchmarks/default.py). Where moments are not explicit, 3 has to do for variances. A
+    ``start`` of something better may have larger errors, and takes lower orders.
     """
     least = needed_order(kind, m, n)
-    wanted = least if kind.diagonal else max(least, 4)
+    wanted = least if start and kind.diagonal else max(least, 4)
     if not kind.common:  # where the means alone must follow from the higher orders
-        most = max(wanted, AMPLE_ORDER)
-        while wanted < most and not is_enough(kind, m, n, wanted, AMPLE):
+        last, few = AMPLE_AFTER
+        while wanted < max(least, AMPLE_ORDER):
+            ample = TELLING if start else AMPLE if wanted < last else few
+            if is_enough(kind, m, n, wanted, ample):
+                break
             wanted += 1
     for order in range(min(wanted, HIGHEST_ORDER), 2 if kind.diagonal else 3, -1):
         if is_explicit(kind, m, n, order) and is_enough(kind, m, n, order):
@@ -46,12 +52,15 @@ def customary_order(kind: Kind, m: int, n: int) -> int:
     return 4 if affordable and not kind.diagonal else least
 
 
-def mixture_order(s: MixtureSettings, sizes: Sizes, check: bool = True) -> int:
-    """The order to match, with ``check`` one that can determine the parameters."""
+def mixture_order(s: MixtureSettings, sizes: Sizes, check: bool = True, start: bool = False) -> int:
+    """The order to match, with ``check`` one that can determine the parameters.
+
+    A ``start`` need not determine them well.
+    """
     kind = covariance_type(s.covariance_type)
     m, n, known = int(s.n_components), sizes.n, sizes.order
     if s.order == "auto":
-        order = min(customary_order(kind, m, n), HIGHEST_ORDER)
+        order = min(customary_order(kind, m, n, start), HIGHEST_ORDER)
         if known is not None and is_enough(kind, m, n, known):
             order = min(order, known)
     else:

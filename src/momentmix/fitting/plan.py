@@ -119,7 +119,8 @@ def plan_mixture(s: MixtureSettings, sizes: Sizes, last: Mixture | None) -> Plan
     polish, scoring = sizes.place != "moments" and s.polish is not None, s.polish == "newton"
     search = _search(s, sizes) if polish and not scoring else "estimate"
     searched = search != "estimate"
-    order = mixture_order(s, sizes, check=not searched or s.order != "auto")
+    determined = not searched or s.order != "auto"
+    order = mixture_order(s, sizes, determined, start=searched or scoring)
     explicit = is_explicit(kind, m, n, order) and (
         s.moments != "samples" or sizes.order is not None
     )
@@ -134,7 +135,7 @@ def plan_mixture(s: MixtureSettings, sizes: Sizes, last: Mixture | None) -> Plan
         omega=s.omega,
         augmentation=s.augmentation,
         solver=s.solver,
-        weighting=weighting(s, explicit, total_size(n, order), rough=searched or scoring),
+        weighting=weighting(s, explicit, total_size(n, order), rough=searched),
         explicit=explicit,
         tensors=(pays or s.moments == "tensors") and not searched and sizes.place != "moments",
         init=NEAREST.get(s.init_params, s.init),

@@ -7,7 +7,7 @@ from momentmix.matching.identifiability import parameter_count
 from momentmix.tensors.packed import total_size
 
 #: Distinct moments and parameters up to which a fit holds the moments and their Jacobian.
-EXPLICIT_MOMENTS, EXPLICIT_PARAMETERS = 3000, 700
+EXPLICIT_MOMENTS, EXPLICIT_PARAMETERS = 3100, 700
 #: Distinct moments up to which a pass over the data is spent on them (128 MiB).
 MOST_MOMENTS = 1 << 24
 #: Evaluations of the cost in a fit, for comparing ways to do it.

@@ -12,7 +12,7 @@ from momentmix.covariance import Bound
 from momentmix.data.parameters import Parameters
 from momentmix.data.sources import Data, mean_and_covariance
 from momentmix.matching.fit import Fit
-from momentmix.matching.identifiability import parameter_count
+from momentmix.matching.identifiability import TELLING, is_enough, needed_order, parameter_count
 from momentmix.matching.matching import Matched, Model, MomentMatching
 from momentmix.matching.starts import Init, around_points, moment_starts, normal_points
 from momentmix.solvers import Callback
@@ -69,7 +69,18 @@ class MixtureMoments:
         """The best of several moment fits, or that from a start."""
         starts = [start] if start is not None else self._starts(rng)
         with Progress(verbose, len(starts)) as progress:
-            return match_moments(self.matching, starts, progress.iteration)
+            rough = self._fewer.matching if start is None else None
+            return match_moments(self.matching, starts, progress.iteration, rough)
+
+    @property
+    def _fewer(self) -> MixtureMoments:
+        """The same with as many orders as find the valley, if the others are for precision."""
+        model = self.model
+        if model.weighting == "optimal":
+            for order in range(needed_order(model.kind, model.m, model.n), model.order):
+                if is_enough(model.kind, model.m, model.n, order, TELLING):
+                    return self.with_order(order)
+        return self
 
     def _starts(self, rng: np.random.Generator) -> list[Parameters]:
         count = self.n_init
@@ -86,22 +97,26 @@ class MixtureMoments:
 
 
 def match_moments(
-    matching: MomentMatching, starts: Sequence[Parameters], callback: Callback | None = None
+    matching: MomentMatching,
+    starts: Sequence[Parameters],
+    callback: Callback | None = None,
+    rough: MomentMatching | None = None,
 ) -> Fit:
-    """The best of several moment fits by their cost.
+    """The best of several moment fits by their cost, which ``rough`` may be that of fewer moments.
 
-    Explicit fits stop trying once several starts agree. If they are not starts themselves, they are
-    then carried on until rounding ends them, first by the weight of normal data and at last by that
-    of the mixture found.
+    Explicit fits stop trying once several starts agree, and are then carried on until rounding
+    ends them, first by the weight of normal data and at last by that of the mixture found. If they
+    are to be starts of something else, the last will do, as far as it leads ahead.
     """
     found: list[Matched] = []
     try:
         if matching.model.explicit:
             with single_threaded_blas():
-                _explore(matching, starts, found, callback)
+                first = matching if rough is None else rough
+                _explore(first, starts, found, callback)
                 fit = _best(found, starts[0])
-                if not fit.interrupted and not matching.model.rough:
-                    fit = _refined(matching, fit)
+                if not fit.interrupted:
+                    fit = _refined(first, matching, fit)
         else:
             for start in starts:
                 found.append(matching.solve(start, strict=True, callback=callback))
@@ -179,19 +194,22 @@ def _sharpened(matching: MomentMatching, fit: Fit) -> Fit:
     return replace(_adopted(fit, last), converged=True)
 
 
-def _refined(matching: MomentMatching, fit: Fit) -> Fit:
+def _refined(first: MomentMatching, matching: MomentMatching, fit: Fit) -> Fit:
     """On from a good start until rounding ends it, and once more by the weight it makes known.
 
     Each ends at rounding, so that the result does not depend on the way that led to it.
     """
-    last = matching.solve(fit.parameters, strict=True, tol=0.0)
-    # From free covariances back above the floor, the way may lead into another valley.
-    if last.solution.value <= 1.01 * fit.objective + matching.zero:
-        fit = _adopted(fit, last)
-    if last.solution.interrupted:
-        return replace(fit, interrupted=True)
-    if matching.model.weighting == "optimal" and fit.objective > 1e-20:
-        last = matching.weighted_for(fit.parameters).solve(fit.parameters, strict=True, tol=0.0)
+    model = matching.model
+    if not model.rough:
+        last = first.solve(fit.parameters, strict=True, tol=0.0)
+        # From free covariances back above the floor, the way may lead into another valley.
+        if last.solution.value <= 1.01 * fit.objective + first.zero:
+            fit = _adopted(fit, last)
+        if last.solution.interrupted:
+            return replace(fit, interrupted=True)
+    if model.weighting == "optimal" and fit.objective > 1e-20:
+        efficient = matching.weighted_for(fit.parameters)
+        last = efficient.solve(fit.parameters, strict=True, tol=model.tol if model.rough else 0.0)
         # A weight that lets a component run off to nowhere is no improvement.
         size = np.linalg.norm(fit.parameters.means, axis=1).max()
         if np.linalg.norm(last.parameters.means, axis=1).max() < 3 * size + 3:

@@ -13,6 +13,8 @@ from momentmix.tensors.packed import COUNTLESS, total_size
 
 #: Beyond this order, moments of samples say little that rounding and outliers leave standing.
 HIGHEST_ORDER = 12
+#: How many times as many moments as parameters lead to the right valley of the cost.
+TELLING = 2.1
 #: How many times as many moments as parameters a needed order has.
 MARGIN = 1.2
 
