@@ -10,12 +10,26 @@ from momentmix.distributions.centred_sums import CentredSums, checked_missing
 from momentmix.support.array import read_only
 from momentmix.tensors.packed import size_in_words, total_size
 
+#: Largest packed vector in entries (2 GiB); beyond it the moments of samples stay implicit.
+MOST_ENTRIES = 1 << 28
 FORMAT, VERSION = "momentmix-moments", 1
 #: The names of the arrays. The names of the features are there if there are any, and the squares of
 #: the weights are not in old files.
 MEMBERS = ("format", "version", "order", "missing", "count", "centre", "sums", "names", "squares")
 _OPTIONAL = {"names", "squares"}
 _VECTORS = ("centre", "sums")
+
+
+def checked_size(width: int, d: int) -> int:
+    """The number of moments up to order d of so many features; a MemoryError if they are many."""
+    size = total_size(width, d)
+    if size > MOST_ENTRIES:
+        raise MemoryError(
+            f"the distinct moments up to order {d} of {width} features number "
+            f"{size_in_words(size)}, {8 * size / 2**30:.3g} GiB; lower the order, or use "
+            "Samples(X), which needs no tensor"
+        )
+    return size
 
 
 class MomentState(NamedTuple):

@@ -18,6 +18,7 @@ from momentmix.distributions.centred_sums import CentredSums, Missing, checked_m
 from momentmix.distributions.moment_state import (
     MEMBERS,
     MomentState,
+    checked_size,
     checked_state,
     equal_squares,
     state_arrays,
@@ -30,11 +31,8 @@ from momentmix.moments.bilinear import InnerProducts
 from momentmix.moments.orders import MOST_ORDER, whole_order
 from momentmix.support.array import ArrayLike, as_float_array, read_only, to_numpy
 from momentmix.tensors.dense import unpack
-from momentmix.tensors.packed import order_slice, size_in_words, total_size, weighted_dot
+from momentmix.tensors.packed import order_slice, total_size, weighted_dot
 from momentmix.tensors.polynomial import Polynomial
-
-#: Largest packed vector in entries (2 GiB); beyond it the moments of samples stay implicit.
-MOST_ENTRIES = 1 << 28
 
 
 class MomentTensors:
@@ -96,13 +94,7 @@ class MomentTensors:
                 f"n_features and order must be at least 1, got n_features={n}, order={d}"
             )
         width = n if checked_missing(missing) == "error" else 2 * n
-        size = total_size(width, d)
-        if size > MOST_ENTRIES:
-            raise MemoryError(
-                f"the distinct moments up to order {d} of {width} features number "
-                f"{size_in_words(size)}, {8 * size / 2**30:.3g} GiB; lower the order, or use "
-                "Samples(X), which needs no tensor"
-            )
+        size = checked_size(width, d)
         if d > MOST_ORDER:
             raise ValueError(f"moments are kept up to order {MOST_ORDER}, got order={d}")
         self.n_features, self.order, self.missing = n, d, missing
