@@ -8,6 +8,7 @@ from momentmix.blocks.dask_rows import is_dask
 from momentmix.data.gaps import tensors_with_gaps
 from momentmix.distributions.moment_tensors import MomentTensors
 from momentmix.estimators.rows import Table
+from momentmix.support.checks import positive
 
 
 def with_batch(
@@ -30,10 +31,7 @@ def with_batch(
             f"{stream.order}; call partial_fit of a new estimator"
         )
     if half_life is not None:
-        if not half_life > 0:
-            raise ValueError(
-                f"half_life must be a positive number of rows, or None, got {half_life!r}"
-            )
+        positive("half_life", half_life)
         if not is_dask(X):
             fading = np.exp2(-np.arange(len(X))[::-1] / half_life)
             weights = fading if weights is None else weights * fading
