@@ -277,6 +277,16 @@ def test_the_example_with_classes_says_what_it_shows(monkeypatch, capsys):
     assert abs(inside - 0.9) < 0.02
 
 
+def test_the_example_with_drift_says_what_it_shows(monkeypatch, capsys):
+    """No alarm before the change, one soon after it; the window arrives, and all rows do not."""
+    names = run_example("plot_9_drift.py", monkeypatch)
+    assert 21 <= names["first"] <= 23
+    assert "most in feature 1" in capsys.readouterr().out
+    everything, fading, window = (found[-1] for found in names["followed"].values())
+    assert everything < 1.6 < 1.9 < fading < 2.05
+    assert abs(window - 2) < 0.05
+
+
 @pytest.mark.parametrize("page", ["README.md", "docs/switching.md"])
 def test_examples_print_what_the_page_says(page, tmp_path, monkeypatch, capsys):
     """The adjusted Rand indices beside the examples are what a reader gets."""

@@ -22,6 +22,7 @@ __all__ = [
     "contract_grad",
     "debiased_moment",
     "dense_moment",
+    "drift",
     "inner",
     "inner_grad",
     "moment_test",
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from momentmix.distributions.samples import Samples, debiased_moment
     from momentmix.estimators.known_covariance import KnownCovarianceMixture
     from momentmix.estimators.moment_mixture import MomentMixture
+    from momentmix.goodness.drifts import drift
     from momentmix.goodness.fits import moment_test
     from momentmix.goodness.permutations import compare
     from momentmix.imputation import MixtureImputer
@@ -68,6 +70,7 @@ else:
         "distributions.samples": ("Samples", "debiased_moment"),
         "estimators.known_covariance": ("KnownCovarianceMixture",),
         "estimators.moment_mixture": ("MomentMixture",),
+        "goodness.drifts": ("drift",),
         "goodness.fits": ("moment_test",),
         "goodness.permutations": ("compare",),
         "imputation": ("MixtureImputer",),

@@ -168,7 +168,7 @@ class TensorData:
 
     def __init__(self, tensors: MomentTensors, count: float | None = None) -> None:
         self.tensors, self.n = tensors, tensors.n_features
-        self.count = float(tensors.count) if count is None else count
+        self.count = tensors.effective_count if count is None else count
 
     @property
     def order(self) -> int:
@@ -198,7 +198,8 @@ class TensorData:
 
     def compressed(self, basis: np.ndarray, order: int) -> TensorData:
         packed, r = linear_map(self.moments(order), basis.T), basis.shape[1]
-        return TensorData(MomentTensors.from_sums(self.tensors.count, np.zeros(r), packed, order))
+        tensors = MomentTensors.from_sums(self.tensors.count, np.zeros(r), packed, order)
+        return TensorData(tensors, self.count)
 
 
 class Rescaled:

@@ -6,7 +6,7 @@ the origin a fourth moment of data at 10⁶ ± 1 would drown in rounding.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -30,6 +30,8 @@ Missing: TypeAlias = Literal["error", "pairwise"]
 _PILOT_ROWS = 1024
 #: Rows that are doubled in width at a time.
 _PAIRWISE_ROWS = 1 << 15
+#: The share of a sum of weights below which a difference of two may be nothing but rounding.
+_ROUNDING = 1e-12
 
 
 def checked_missing(missing: str) -> Missing:
@@ -66,6 +68,7 @@ class CentredSums:
     sums: np.ndarray  # (N,)
     order: int
     missing: Missing
+    squares: float  # Σ_i w_i², which tells how many rows of equal weight these are worth
 
     @property
     def weight(self) -> float:
@@ -79,6 +82,13 @@ class CentredSums:
             return np.ones(n)
         return self.sums[n + 1 : 2 * n + 1] / self.weight
 
+    def worth(self, count: int) -> float:
+        """(Σw)² / Σw² of so many rows; ``count`` itself where their weights are equal."""
+        if not 0 < self.squares < np.inf:
+            return float(count if self.weight > 0 else 0)
+        found = self.weight / self.squares * self.weight
+        return found if found < (1 - 1e-9) * count else float(count)
+
     def plus(self, other: CentredSums) -> CentredSums:
         """The sums over the rows of both. The centre stays within half a deviation of the mean.
 
@@ -87,7 +97,35 @@ class CentredSums:
         """
         centre = self._common_centre(other)
         total = self._about(centre) + other._about(centre)
-        return CentredSums(centre, total, self.order, self.missing)
+        return CentredSums(centre, total, self.order, self.missing, self.squares + other.squares)
+
+    def minus(self, other: CentredSums) -> CentredSums:
+        """The sums over the rows that are here and not in ``other``.
+
+        Rounding of about 1e-16 of the larger sums stays behind. The centre follows the mean of what
+        is left, as in :meth:`plus`. Weights that are left by rounding alone become 0.
+        """
+        if other.weight > (1 + _ROUNDING) * self.weight:
+            raise ValueError(
+                f"rows of the weight {other.weight:.6g} cannot be taken out of rows of the weight "
+                f"{self.weight:.6g}; if these were decayed, decay those that leave alike"
+            )
+        squares = max(0.0, self.squares - other.squares)
+        if self.weight - other.weight <= _ROUNDING * self.weight:
+            return CentredSums(self.centre, np.zeros_like(self.sums), self.order, self.missing, 0.0)
+
+        def rest(centre: np.ndarray) -> CentredSums:
+            left = self._about(centre) - other._about(centre)
+            return CentredSums(centre, left, self.order, self.missing, squares)
+
+        found = rest(self.centre)
+        weight, mean, variance = found._location()
+        far = (mean - self.centre) ** 2 > 0.25 * variance
+        return rest(mean) if np.any(far & (weight > 0)) else found
+
+    def scaled(self, factor: float) -> CentredSums:
+        """The sums over the same rows, each with ``factor`` times its weight."""
+        return replace(self, sums=factor * self.sums, squares=factor**2 * self.squares)
 
     def with_presence(self) -> CentredSums:
         """The sums of the same rows as "pairwise" ones, exactly: no row lacks anything."""
@@ -104,7 +142,7 @@ class CentredSums:
                 keys, wanted = packed_indices(n, j) @ radix, doubled[own, :j] @ radix
                 found[own] = self.sums[order_slice(n, j)][np.searchsorted(keys, wanted)]
             sums.append(found)
-        return CentredSums(self.centre, np.concatenate(sums), self.order, "pairwise")
+        return CentredSums(self.centre, np.concatenate(sums), self.order, "pairwise", self.squares)
 
     def averages(self, centre: np.ndarray) -> np.ndarray:
         """The moments of orders 0..d about ``centre``, packed; (N,)."""
@@ -194,7 +232,15 @@ def sums_of_rows(
             sums = np.sum([atom_sums(block, origin, order) for block in doubled], axis=0)
     if not np.all(np.isfinite(sums)):
         raise _not_finite(X, order)
-    return CentredSums(centre, sums, order, missing)
+    return CentredSums(centre, sums, order, missing, _sum_of_squares(rows))
+
+
+def _sum_of_squares(rows: Atoms) -> float:
+    """Σ w² over the rows; infinite where it overflows."""
+    if isinstance(rows.weights, float):
+        return len(rows) * rows.weights**2
+    with np.errstate(over="ignore", under="ignore"):
+        return float(np.sum(to_numpy(rows.weights).astype(np.float64) ** 2))
 
 
 def _pilot_mean(rows: Atoms, present: Array | None) -> np.ndarray:

@@ -10,10 +10,26 @@ from momentmix.distributions.centred_sums import CentredSums, checked_missing
 from momentmix.support.array import read_only
 from momentmix.tensors.packed import size_in_words, total_size
 
+#: Largest packed vector in entries (2 GiB); beyond it the moments of samples stay implicit.
+MOST_ENTRIES = 1 << 28
 FORMAT, VERSION = "momentmix-moments", 1
-#: The names of the arrays; the names of the features are there if there are any.
-MEMBERS = ("format", "version", "order", "missing", "count", "centre", "sums", "names")
+#: The names of the arrays. The names of the features are there if there are any, and the squares of
+#: the weights are not in old files.
+MEMBERS = ("format", "version", "order", "missing", "count", "centre", "sums", "names", "squares")
+_OPTIONAL = {"names", "squares"}
 _VECTORS = ("centre", "sums")
+
+
+def checked_size(width: int, d: int) -> int:
+    """The number of moments up to order d of so many features; a MemoryError if they are many."""
+    size = total_size(width, d)
+    if size > MOST_ENTRIES:
+        raise MemoryError(
+            f"the distinct moments up to order {d} of {width} features number "
+            f"{size_in_words(size)}, {8 * size / 2**30:.3g} GiB; lower the order, or use "
+            "Samples(X), which needs no tensor"
+        )
+    return size
 
 
 class MomentState(NamedTuple):
@@ -36,12 +52,13 @@ def state_arrays(state: MomentState) -> dict[str, np.ndarray]:
         "count": np.array(state.n_rows),
         "centre": read_only(state.sums.centre.view()),
         "sums": read_only(state.sums.sums.view()),
+        "squares": np.array(state.sums.squares),
     }
 
 
 def checked_state(arrays: dict[str, np.ndarray]) -> MomentState:
     """What :func:`state_arrays` gave, perhaps by way of a file; a ValueError if it cannot be."""
-    absent = set(MEMBERS) - {"names"} - set(arrays)
+    absent = set(MEMBERS) - _OPTIONAL - set(arrays)
     if absent:
         raise ValueError(f"it lacks {', '.join(sorted(absent))}")
     if str(arrays["format"]) != FORMAT:
@@ -61,7 +78,21 @@ def checked_state(arrays: dict[str, np.ndarray]) -> MomentState:
         raise ValueError(f"it holds {sums.size} sums where {size_in_words(belong)} belong")
     if count < 0 or not (np.all(np.isfinite(centre)) and np.all(np.isfinite(sums))):
         raise ValueError("it holds numbers that are not finite, or a negative count")
-    return MomentState(count, CentredSums(centre, sums, order, missing), names)
+    squares = equal_squares(float(sums[0]), count)
+    if "squares" in arrays:
+        squares = _not_negative(arrays["squares"])
+    return MomentState(count, CentredSums(centre, sums, order, missing, squares), names)
+
+
+def equal_squares(weight: float, count: int) -> float:
+    """Σ w² of so many rows whose weights are equal and sum to ``weight``."""
+    return weight / max(count, 1) * weight
+
+
+def _not_negative(array: np.ndarray) -> float:
+    if array.dtype.kind != "f" or array.shape != () or not array >= 0:
+        raise ValueError("its squares of weights are not a number that is not negative")
+    return float(array)
 
 
 def _whole_number(arrays: dict[str, np.ndarray], name: str) -> int:

@@ -14,47 +14,25 @@ import numpy.typing as npt
 
 from momentmix.blocks.dask_rows import DaskRows, DaskTable, DaskWeights, is_dask
 from momentmix.blocks.rows import BlockRows
-from momentmix.covariance import Covariance, Zero
-from momentmix.covariance import noise_covariance as checked_noise
-from momentmix.distributions.centred_sums import (
-    CentredSums,
-    Missing,
-    checked_missing,
-    sums_of_rows,
-)
+from momentmix.distributions.centred_sums import CentredSums, Missing, checked_missing, sums_of_rows
 from momentmix.distributions.moment_state import (
     MEMBERS,
     MomentState,
+    checked_size,
     checked_state,
+    equal_squares,
     state_arrays,
 )
+from momentmix.distributions.row_atoms import row_atoms
 from momentmix.files.arrays import read_arrays, write_arrays
 from momentmix.files.writing import written_whole
 from momentmix.moments.atoms import Atoms
 from momentmix.moments.bilinear import InnerProducts
 from momentmix.moments.orders import MOST_ORDER, whole_order
-from momentmix.support.array import (
-    Array,
-    ArrayLike,
-    all_finite,
-    as_float_array,
-    like,
-    namespace,
-    read_only,
-    to_numpy,
-)
+from momentmix.support.array import ArrayLike, as_float_array, read_only, to_numpy
 from momentmix.tensors.dense import unpack
-from momentmix.tensors.packed import (
-    entry_orders,
-    multiplicities,
-    order_slice,
-    size_in_words,
-    total_size,
-)
+from momentmix.tensors.packed import order_slice, total_size, weighted_dot
 from momentmix.tensors.polynomial import Polynomial
-
-#: Largest packed vector in entries (2 GiB); beyond it the moments of samples stay implicit.
-MOST_ENTRIES = 1 << 28
 
 
 class MomentTensors:
@@ -80,7 +58,7 @@ class MomentTensors:
     Attributes
     ----------
     count : int
-        The number of rows seen.
+        The number of rows seen, whatever their weights.
 
     See Also
     --------
@@ -116,20 +94,14 @@ class MomentTensors:
                 f"n_features and order must be at least 1, got n_features={n}, order={d}"
             )
         width = n if checked_missing(missing) == "error" else 2 * n
-        size = total_size(width, d)
-        if size > MOST_ENTRIES:
-            raise MemoryError(
-                f"the distinct moments up to order {d} of {width} features number "
-                f"{size_in_words(size)}, {8 * size / 2**30:.3g} GiB; lower the order, or use "
-                "Samples(X), which needs no tensor"
-            )
+        size = checked_size(width, d)
         if d > MOST_ORDER:
             raise ValueError(f"moments are kept up to order {MOST_ORDER}, got order={d}")
         self.n_features, self.order, self.missing = n, d, missing
         self.feature_names = None if feature_names is None else tuple(map(str, feature_names))
         if self.feature_names is not None and len(self.feature_names) != n:
             raise ValueError(f"{len(self.feature_names)} feature_names for {n} features")
-        self._hold(0, CentredSums(np.zeros(n), np.zeros(size), d, missing))
+        self._hold(0, CentredSums(np.zeros(n), np.zeros(size), d, missing, 0.0))
 
     def _hold(self, count: int, sums: CentredSums) -> None:
         # What has been asked of the sums: moments about centres, polynomials with weights.
@@ -162,9 +134,13 @@ class MomentTensors:
     def from_sums(
         cls, count: int, centre: np.ndarray, sums: np.ndarray, order: int
     ) -> MomentTensors:
-        """Make moments from packed sums about a centre, which were made elsewhere."""
+        """Make moments from packed sums about a centre, which were made elsewhere.
+
+        They are taken to be sums over ``count`` rows of equal weight.
+        """
         new = cls(len(centre), order)
-        new._hold(count, CentredSums(centre, sums, order, "error"))
+        squares = equal_squares(float(sums[0]), count)
+        new._hold(count, CentredSums(centre, sums, order, "error", squares))
         return new
 
     def update(
@@ -184,56 +160,81 @@ class MomentTensors:
         noise_covariance : scalar or array, optional
             Known noise to take out of these rows, in the shapes that :class:`Samples` takes.
         """
-        rows = as_float_array(X, "X", (2,))
-        p, n = (int(k) for k in rows.shape)
-        if n != self.n_features:
-            raise ValueError(f"X has {n} column(s), but these moments are of {self.n_features}")
-        row_weights: Array | float = 1.0
-        if weights is not None:
-            row_weights = _checked_weights(like(weights, rows), rows)
-        noise: Covariance = Zero(n)
-        if noise_covariance is not None:
-            noise = checked_noise(like(noise_covariance, rows), p, n).negative()
-        if p == 0:
+        rows = row_atoms(X, weights, noise_covariance, self.n_features)
+        if len(rows) == 0:
             return self
-        atoms = Atoms(row_weights, rows, noise)
         earlier = self._sums if self.count else None
-        self._add(p, sums_of_rows(atoms, self.order, self.missing, earlier))
+        self._add(len(rows), sums_of_rows(rows, self.order, self.missing, earlier))
         return self
 
     def merge(self, other: MomentTensors) -> MomentTensors:
         """Add all that ``other`` has seen. ``a + b`` gives the sum and leaves both as they are."""
         if not isinstance(other, MomentTensors):
             raise TypeError(f"other must be MomentTensors, got {type(other).__name__}")
-        mine = self.n_features, self.order, self.missing, self.feature_names
-        if mine != (other.n_features, other.order, other.missing, other.feature_names):
-            raise ValueError(f"{other!r} cannot be added to {self!r}: other features or orders")
+        self._check_alike(other, "added to")
         self._add(other.count, other._sums)
         return self
+
+    def _check_alike(self, other: MomentTensors, verb: str) -> None:
+        mine = self.n_features, self.order, self.missing, self.feature_names
+        if mine != (other.n_features, other.order, other.missing, other.feature_names):
+            raise ValueError(f"{other!r} cannot be {verb} {self!r}: other features or orders")
 
     def __add__(self, other: MomentTensors) -> MomentTensors:
         if not isinstance(other, MomentTensors):
             return NotImplemented
         return self.copy().merge(other)
 
+    def __sub__(self, other: MomentTensors) -> MomentTensors:
+        """The moments of the rows that are in these and not in ``other``, whose rows must be."""
+        if not isinstance(other, MomentTensors):
+            return NotImplemented
+        self._check_alike(other, "taken out of")
+        if other.count > self.count:
+            raise ValueError(
+                f"{other.count} rows cannot be taken out of {self.count}; a - b needs a to hold "
+                "all rows of b"
+            )
+        new = self._empty(self.missing)
+        if self.count > other.count:  # otherwise nothing is left, not even rounding
+            new._hold(self.count - other.count, self._sums.minus(other._sums))
+        return new
+
+    def decay(self, factor: float) -> MomentTensors:
+        """Let all rows seen so far count less: each weight becomes ``factor`` times what it was.
+
+        The moments themselves stay as they are, and so does ``count``. But rows that come later
+        count more beside these. Call it before each batch, and old rows are forgotten gradually.
+
+        Parameters
+        ----------
+        factor : float
+            From 0 to 1. To halve the weight of a row every h rows, use 0.5 ** (p / h) before a
+            batch of p rows.
+        """
+        if not 0 <= factor <= 1:
+            raise ValueError(f"factor must be a number from 0 to 1, got {factor!r}")
+        self._hold(self.count, self._sums.scaled(float(factor)))
+        return self
+
     def with_gaps(self) -> MomentTensors:
         """The same moments with ``missing="pairwise"``, to which rows with gaps can be added."""
         if self.missing == "pairwise":
             return self
-        new = MomentTensors(
-            self.n_features, self.order, missing="pairwise", feature_names=self.feature_names
-        )
+        new = self._empty("pairwise")
         if self.count:
             new._hold(self.count, self._sums.with_presence())
         return new
 
     def copy(self) -> MomentTensors:
         """A copy that can be updated without changing this object."""
-        new = MomentTensors(
-            self.n_features, self.order, missing=self.missing, feature_names=self.feature_names
-        )
+        new = self._empty(self.missing)
         new._hold(self.count, self._sums)
         return new
+
+    def _empty(self, missing: Missing) -> MomentTensors:
+        names = self.feature_names
+        return MomentTensors(self.n_features, self.order, missing=missing, feature_names=names)
 
     def _add(self, count: int, sums: CentredSums) -> None:
         # Made first and held last, so that an error or Ctrl-C leaves the old state.
@@ -244,6 +245,15 @@ class MomentTensors:
     def weight(self) -> float:
         """The total weight of the rows seen."""
         return self._sums.weight
+
+    @property
+    def effective_count(self) -> float:
+        """How many rows of equal weight these are worth: (Σw)² / Σw², and at most ``count``.
+
+        Means over rows of unequal weights err like means over so many rows. Fits take this for the
+        size of the sample.
+        """
+        return self._sums.worth(self.count)
 
     @property
     def presence(self) -> np.ndarray:
@@ -306,13 +316,13 @@ class MomentTensors:
     def inner(self, other: MomentTensors, weights: Sequence[float]) -> float:
         """The sum over k of w_k ⟨M_k, M'_k⟩, for two sets of moments."""
         n, d = self.n_features, len(weights) - 1
-        return _weighted_dot(self._up_to(d), other._up_to(d), n, weights)
+        return weighted_dot(self._up_to(d), other._up_to(d), n, weights)
 
     def squared_distance(self, other: MomentTensors, weights: Sequence[float]) -> float:
         """The sum over k of w_k ‖M_k - M'_k‖², without cancellation."""
         n, d = self.n_features, len(weights) - 1
         difference = self._up_to(d) - other._up_to(d)
-        return _weighted_dot(difference, difference, n, weights)
+        return weighted_dot(difference, difference, n, weights)
 
     def _up_to(self, d: int) -> np.ndarray:
         n = self.n_features
@@ -354,22 +364,6 @@ class MomentTensors:
         if self.missing != "error":
             parts.append(f"missing={self.missing!r}")
         return f"MomentTensors({', '.join(parts)})"
-
-
-def _weighted_dot(a: np.ndarray, b: np.ndarray, n: int, weights: Sequence[float]) -> float:
-    d = len(weights) - 1
-    scale = np.asarray(weights)[entry_orders(n, d)] * multiplicities(n, d)
-    return float(np.sum(scale * a * b))
-
-
-def _checked_weights(weights: ArrayLike, X: Array) -> Array:
-    checked = as_float_array(weights, "weights", (1,))
-    xp = namespace(X, checked)
-    if checked.shape[0] != X.shape[0]:
-        raise ValueError(f"weights has {checked.shape[0]} entries for {X.shape[0]} rows of X")
-    if not all_finite(checked) or bool(xp.any(checked < 0)):
-        raise ValueError("weights must be finite and not negative")
-    return checked
 
 
 def tensors_of_blocks(rows: BlockRows, order: int, missing: Missing = "error") -> MomentTensors:

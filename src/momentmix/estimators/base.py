@@ -15,7 +15,7 @@ import numpy as np
 
 from momentmix.blocks.dask_rows import DaskRows, feature_names, is_dask
 from momentmix.data.blocks import BlockData
-from momentmix.data.gaps import check_gaps, tensors_with_gaps
+from momentmix.data.gaps import check_gaps
 from momentmix.data.observed import ObservedData
 from momentmix.data.rows import rows_to_fit
 from momentmix.data.sources import AtomData, Data, TensorData, data_of
@@ -24,6 +24,7 @@ from momentmix.distributions.moment_tensors import MomentTensors
 from momentmix.estimators.collapse import warn_of_collapse, warn_of_end
 from momentmix.estimators.predictions import MixturePredictions
 from momentmix.estimators.rows import Table, checked_rows
+from momentmix.estimators.streams import with_batch
 from momentmix.fitting.asked import Sizes
 from momentmix.fitting.plan import Plan
 from momentmix.fitting.problem import Problem, mixture_of
@@ -280,6 +281,7 @@ class MixtureEstimator(MixturePredictions):
         y: object = None,
         sample_weight: Table = None,
         noise_covariance: Table = None,
+        half_life: float | None = None,
     ) -> Self:
         """Take in one more batch of rows, and forget the rows.
 
@@ -301,6 +303,11 @@ class MixtureEstimator(MixturePredictions):
         noise_covariance : scalar or array, optional
             The covariance of known errors in these rows, as in ``fit``. It is taken out of the
             moments.
+        half_life : float, optional
+            The number of rows after which a row counts half. The fit then follows a stream that
+            changes, and rests on about 2.9 times so many rows. By default all rows count alike.
+            Rows are in the order of time, the oldest first; those of a Dask batch are all as old
+            as its last.
 
         Returns
         -------
@@ -308,10 +315,12 @@ class MixtureEstimator(MixturePredictions):
         """
         self._check_settings()
         with self._kept_if_refused(), thread_limit(self.n_jobs):
-            self._take_in(X, sample_weight, noise_covariance)
+            self._take_in(X, sample_weight, noise_covariance, half_life)
         return self
 
-    def _take_in(self, X: Table, sample_weight: Table, noise: Table) -> None:
+    def _take_in(
+        self, X: Table, sample_weight: Table, noise: Table, half_life: float | None
+    ) -> None:
         stream: MomentTensors | None = vars(self).get("moments_")
         if is_dask(X):
             if stream is None:
@@ -324,17 +333,7 @@ class MixtureEstimator(MixturePredictions):
             checked = noise_of_rows(noise, X)
             noise = None if checked is None else checked.array
         order = self._order(Sizes(int(X.shape[1])))
-        if stream is not None and stream.order != order:
-            raise ValueError(
-                f"the settings now need order {order}, but the stream was begun with order "
-                f"{stream.order}; call partial_fit of a new estimator"
-            )
-        batch = tensors_with_gaps(X, order, sample_weight, noise)
-        if stream is None:
-            stream = MomentTensors(batch.n_features, order)
-        if "pairwise" in (stream.missing, batch.missing):
-            stream, batch = stream.with_gaps(), batch.with_gaps()
-        moments = stream + batch
+        moments = with_batch(stream, X, order, sample_weight, noise, half_life)
         noisy = vars(self).get("_noisy_stream", False) or noise is not None
         self._last_solution = self._previous_solution()
         for name in self._solved:

@@ -88,6 +88,86 @@ class Comparison(TestsByOrder):
     """What :func:`momentmix.compare` has found: whether two tables have the same moments."""
 
 
+class FeatureTest(NamedTuple):
+    """The test of the moments of one feature."""
+
+    feature: int  # its position
+    name: str | None
+    statistic: float
+    p_value: float
+
+    @property
+    def words(self) -> str:
+        """The feature as a sentence has it."""
+        return f"feature {self.feature}" if self.name is None else repr(self.name)
+
+
+@dataclass(frozen=True, repr=False)
+class Drift:
+    """What :func:`momentmix.drift` has found: whether a window still fits a mixture.
+
+    Attributes
+    ----------
+    statistic : float
+        The squared distance of the moments, in units of their errors. On average it is ``moments``
+        if nothing has moved.
+    p_value : float
+        The chance of so large a statistic if nothing has moved.
+    moments : int
+        The number of moments that were compared.
+    rows : float
+        How many rows of equal weight the window is worth.
+    tests : tuple of OrderTest
+        One for each order: what has moved that the lower orders leave open.
+    features : tuple of FeatureTest
+        One for each feature: whether its own moments have moved.
+    """
+
+    statistic: float
+    p_value: float
+    moments: int
+    rows: float
+    tests: tuple[OrderTest, ...]
+    features: tuple[FeatureTest, ...]
+
+    @property
+    def ratio(self) -> float:
+        """The statistic over ``moments``: about 1 if nothing has moved, for windows of any size."""
+        return self.statistic / self.moments
+
+    @property
+    def sentence(self) -> str:
+        """What the test says, in words."""
+        short = p_words(self.p_value)
+        if self.p_value > LEVEL:
+            return f"The rows are as the mixture has them: {short}."
+        feature = min(self.features, key=lambda test: (test.p_value, -test.statistic))
+        order = min(self.tests, key=lambda test: np.nan_to_num(test.p_value, nan=1.0))
+        return (
+            f"The rows have moved: {short}, most in {feature.words}, and most in their "
+            f"{_named(order.order).lower()}."
+        )
+
+    def __repr__(self) -> str:
+        lines = [f"Drift({self.rows:,.6g} rows, {self.moments} moments)"]
+        lines.append(f"  {'':<14}statistic  p-value")
+        found = [("all", self.statistic, self.p_value)]
+        found += [(f"order {test.order}", test.statistic, test.p_value) for test in self.tests]
+        found += [(test.words, test.statistic, test.p_value) for test in self.features]
+        for name, statistic, p_value in found:
+            lines.append(f"  {name:<14}{statistic:<11.4g}{p_value:.3g}")
+        return "\n".join(lines)
+
+
+def order_sentence(order: int, p_value: float) -> str:
+    """What the test of one order of a window says."""
+    name = _named(order)
+    if np.isnan(p_value):
+        return f"{name}: they follow from the lower orders, so there is nothing to test."
+    what = "no sign that they have moved" if p_value > LEVEL else "they have moved"
+    return f"{name}: {p_words(p_value)}, {what}."
+
+
 def fit_sentence(order: int, p_value: float, excess: float) -> str:
     """What the test of a fit says; ``excess`` is positive where far rows are too many."""
     name = _named(order)

@@ -11,6 +11,7 @@ each n and d and kept, so they are read-only.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -57,6 +58,13 @@ def multiplicities(n: int, d: int) -> np.ndarray:
     """How many entries of its full tensor each entry stands for; (N,)."""
     by_order = [packed_multiplicities(n, k) for k in range(d + 1)]
     return read_only(np.concatenate(by_order).astype(float))
+
+
+def weighted_dot(a: np.ndarray, b: np.ndarray, n: int, weights: Sequence[float]) -> float:
+    """Σ_k w_k ⟨A_k, B_k⟩ of the full tensors that a and b (N,) stand for. O(N)."""
+    d = len(weights) - 1
+    scale = np.asarray(weights)[entry_orders(n, d)] * multiplicities(n, d)
+    return float(np.sum(scale * a * b))
 
 
 def places(indices: np.ndarray, n: int) -> np.ndarray:

@@ -1,0 +1,41 @@
+"""Rows as users give them to be summed: checked, with their weights and minus their noise."""
+
+from __future__ import annotations
+
+from momentmix.covariance import Covariance, Zero
+from momentmix.covariance import noise_covariance as checked_noise
+from momentmix.moments.atoms import Atoms
+from momentmix.support.array import (
+    Array,
+    ArrayLike,
+    all_finite,
+    as_float_array,
+    like,
+    namespace,
+)
+
+
+def row_atoms(
+    X: ArrayLike, weights: ArrayLike | None, noise_covariance: ArrayLike | None, n: int
+) -> Atoms:
+    """Rows (p, n) as atoms of the weights 1.0 or (p,), whose covariance is minus the noise."""
+    rows = as_float_array(X, "X", (2,))
+    if rows.shape[1] != n:
+        raise ValueError(f"X has {rows.shape[1]} column(s), but these moments are of {n}")
+    row_weights: Array | float = 1.0
+    if weights is not None:
+        row_weights = _checked_weights(like(weights, rows), rows)
+    noise: Covariance = Zero(n)
+    if noise_covariance is not None:
+        noise = checked_noise(like(noise_covariance, rows), int(rows.shape[0]), n).negative()
+    return Atoms(row_weights, rows, noise)
+
+
+def _checked_weights(weights: ArrayLike, X: Array) -> Array:
+    checked = as_float_array(weights, "weights", (1,))
+    xp = namespace(X, checked)
+    if checked.shape[0] != X.shape[0]:
+        raise ValueError(f"weights has {checked.shape[0]} entries for {X.shape[0]} rows of X")
+    if not all_finite(checked) or bool(xp.any(checked < 0)):
+        raise ValueError("weights must be finite and not negative")
+    return checked
