@@ -6,7 +6,7 @@ They are sums over rows, so parts of the data can be read in any order, on any m
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from os import PathLike
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from momentmix.blocks.dask_rows import DaskRows, DaskTable, DaskWeights, is_dask
 from momentmix.blocks.rows import BlockRows
+from momentmix.blocks.sources import Source, block_rows
 from momentmix.covariance import Covariance, Zero
 from momentmix.covariance import noise_covariance as checked_noise
 from momentmix.distributions.centred_sums import (
@@ -44,13 +45,7 @@ from momentmix.support.array import (
     to_numpy,
 )
 from momentmix.tensors.dense import unpack
-from momentmix.tensors.packed import (
-    entry_orders,
-    multiplicities,
-    order_slice,
-    size_in_words,
-    total_size,
-)
+from momentmix.tensors.packed import order_slice, size_in_words, total_size, weighted_dot
 from momentmix.tensors.polynomial import Polynomial
 
 #: Largest packed vector in entries (2 GiB); beyond it the moments of samples stay implicit.
@@ -108,7 +103,7 @@ class MomentTensors:
         order: int,
         *,
         missing: Missing = "error",
-        feature_names: Sequence[str] | None = None,
+        feature_names: Sequence[str] | np.ndarray | None = None,
     ) -> None:
         n, d = operator.index(n_features), whole_order(order)
         if n < 1 or d < 1:
@@ -157,6 +152,24 @@ class MomentTensors:
         rows = as_float_array(X, "X", (2,))
         empty = cls(int(rows.shape[1]), order, missing=missing)
         return empty.update(rows, weights, noise_covariance)
+
+    @classmethod
+    def from_batches(
+        cls,
+        source: Source,
+        order: int,
+        *,
+        columns: Sequence[Hashable] | None = None,
+        weights: Hashable | None = None,
+        missing: Missing = "error",
+    ) -> MomentTensors:
+        """Make the moments of rows that come in batches, in one pass.
+
+        ``source``, ``columns`` and ``weights`` are as in :meth:`MomentMixture.fit_batches`. The
+        names of the columns are kept as ``feature_names``.
+        """
+        rows = block_rows(source, columns, weights)
+        return tensors_of_blocks(rows, order, missing)._with_names(rows.names)
 
     @classmethod
     def from_sums(
@@ -229,9 +242,11 @@ class MomentTensors:
 
     def copy(self) -> MomentTensors:
         """A copy that can be updated without changing this object."""
-        new = MomentTensors(
-            self.n_features, self.order, missing=self.missing, feature_names=self.feature_names
-        )
+        return self._with_names(self.feature_names)
+
+    def _with_names(self, names: Sequence[str] | np.ndarray | None) -> MomentTensors:
+        n, d = self.n_features, self.order
+        new = MomentTensors(n, d, missing=self.missing, feature_names=names)
         new._hold(self.count, self._sums)
         return new
 
@@ -306,13 +321,13 @@ class MomentTensors:
     def inner(self, other: MomentTensors, weights: Sequence[float]) -> float:
         """The sum over k of w_k ⟨M_k, M'_k⟩, for two sets of moments."""
         n, d = self.n_features, len(weights) - 1
-        return _weighted_dot(self._up_to(d), other._up_to(d), n, weights)
+        return weighted_dot(self._up_to(d), other._up_to(d), n, weights)
 
     def squared_distance(self, other: MomentTensors, weights: Sequence[float]) -> float:
         """The sum over k of w_k ‖M_k - M'_k‖², without cancellation."""
         n, d = self.n_features, len(weights) - 1
         difference = self._up_to(d) - other._up_to(d)
-        return _weighted_dot(difference, difference, n, weights)
+        return weighted_dot(difference, difference, n, weights)
 
     def _up_to(self, d: int) -> np.ndarray:
         n = self.n_features
@@ -354,12 +369,6 @@ class MomentTensors:
         if self.missing != "error":
             parts.append(f"missing={self.missing!r}")
         return f"MomentTensors({', '.join(parts)})"
-
-
-def _weighted_dot(a: np.ndarray, b: np.ndarray, n: int, weights: Sequence[float]) -> float:
-    d = len(weights) - 1
-    scale = np.asarray(weights)[entry_orders(n, d)] * multiplicities(n, d)
-    return float(np.sum(scale * a * b))
 
 
 def _checked_weights(weights: ArrayLike, X: Array) -> Array:

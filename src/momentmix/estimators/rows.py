@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
+from momentmix.blocks.sources import refuse_unread
 from momentmix.covariance import Covariance
 from momentmix.data.content import LARGE_DATA, distinct_rows
 from momentmix.data.observed import ObservedData
@@ -28,6 +29,7 @@ def checked_rows(
 
     NaN is a gap. With ``reset`` the estimator notes how many features there are, and their names.
     """
+    refuse_unread(X)
     X = validate_data(
         estimator,
         X,

@@ -11,6 +11,7 @@ each n and d and kept, so they are read-only.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -174,3 +175,10 @@ def _highest_order(size: int, n: int) -> int:
     while total_size(n, d) < size:
         d += 1
     return d
+
+
+def weighted_dot(a: np.ndarray, b: np.ndarray, n: int, weights: Sequence[float]) -> float:
+    """Σ_k w_k ⟨A_k, B_k⟩ of two packed arrays of orders 0..d, whose entries stand for many each."""
+    d = len(weights) - 1
+    scale = np.asarray(weights)[entry_orders(n, d)] * multiplicities(n, d)
+    return float(np.sum(scale * a * b))
