@@ -60,7 +60,11 @@ EACH = Block(-1)
 
 def of_block(named: dict[str, Any], block: Block) -> dict[str, Any]:
     """Named arguments for one block."""
-    return {name: block if value is EACH else value for name, value in named.items()}
+    # A Block that has travelled to a worker is EACH, but no longer the same object.
+    return {
+        name: block if isinstance(value, Block) and value == EACH else value
+        for name, value in named.items()
+    }
 
 
 def plus(a: Summand, b: Summand) -> Summand:
