@@ -81,6 +81,9 @@ def spark():
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.sql.shuffle.partitions", "2")
+        # Less is compiled, which pays only in longer runs.
+        .config("spark.sql.codegen.wholeStage", "false")
+        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")
         .config("spark.sql.execution.arrow.maxRecordsPerBatch", "200")
         .getOrCreate()
     )
@@ -316,14 +319,14 @@ def test_fit_says_where_to_go(path, table):
 
 def test_spark(spark, path, fitted):
     frame = spark.read.parquet(path)
-    many = frame.repartition(18).cache()
+    many = frame.repartition(4).cache()
     here = MomentTensors.from_samples(X, 4, W)
     for source in (frame, many):
         assert_moments(MomentTensors.from_batches(source, 4, columns=NAMES, weights="w"), here)
     there = MomentMixture(3, polish=None, random_state=0).fit_batches(many, columns=NAMES)
     assert_same(there, fitted)
     assert there.n_passes_ == 1
-    polished = MomentMixture(3, random_state=0, max_iter=2)
+    polished = MomentMixture(3, random_state=0, max_iter=1)
     polished.fit_batches(frame.coalesce(1).cache(), columns=NAMES)
     assert polished.score(X) > fitted.score(X)
     empty = frame.select(NAMES).filter("a < -1e9")

@@ -65,10 +65,17 @@ def dataset_batches(
     source: pyarrow.dataset.Dataset | pyarrow.dataset.Scanner, columns: Sequence[str] | None
 ) -> Iterator[pyarrow.RecordBatch]:
     """The batches of a dataset, of some columns if it can leave out others, read a little ahead."""
-    if hasattr(source, "scanner"):
-        yield from source.to_batches(columns=None if columns is None else list(columns), **_AHEAD)
-    else:
+    if not hasattr(source, "scanner"):  # it is one, with settings of its own
         yield from source.to_batches()
+        return
+    options = {}
+    if getattr(getattr(source, "format", None), "default_extname", None) == "parquet":
+        from pyarrow.dataset import ParquetFragmentScanOptions
+
+        # What it has buffered before it is asked for stays in memory until the end of the file.
+        options["fragment_scan_options"] = ParquetFragmentScanOptions(pre_buffer=False)
+    chosen = None if columns is None else list(columns)
+    yield from source.to_batches(columns=chosen, **_AHEAD, **options)
 
 
 def words_among(batch: ArrowBatch, columns: Sequence[Hashable]) -> list[Hashable]:

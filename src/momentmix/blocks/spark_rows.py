@@ -39,9 +39,9 @@ Model = TypeVar("Model")
 
 #: Types of columns that hold numbers, as Spark names them.
 _NUMBERS = ("byte", "short", "integer", "long", "float", "double", "decimal", "boolean", "void")
-#: Partitions up to which their sums come to the driver as they are; and otherwise the number of
-#: groups in which they are added up before.
-_FEW, _GROUPS = 16, 8
+#: Partitions up to which their sums come to the driver as they are; and the number of groups in
+#: which those of more partitions, or of nobody knows how many, are added up before.
+_FEW, _GROUPS = 64, 8
 #: More than the pieces of any partition.
 _PIECES = 1 << 20
 _SCHEMA = "part long, number long, total binary"
