@@ -144,6 +144,13 @@ def test_engines(kind, table, path, server, fitted):
     assert (rows.n, list(rows.names), rows.again) == (3, NAMES, kind not in ONCE)
 
 
+def test_known_covariance_in_one_pass():
+    known = KnownCovarianceMixture(3, 1.0, polish=None, random_state=0)
+    here = known.fit(X).means_
+    np.testing.assert_allclose(known.fit_batches(iter([X])).means_, here, atol=1e-7)
+    np.testing.assert_allclose(known.fit_batches([X]).means_, here, atol=1e-7)
+
+
 def test_arrays(fitted):
     parts = [X[:1000], X[1000:1010], X[1010:1010], X[1010:]]
 
@@ -170,7 +177,10 @@ def test_polish_reads_again(path):
         assert there.n_passes_ > 2
     known = KnownCovarianceMixture(3, 1.0, random_state=0)
     assert known.fit_batches(relation, columns=NAMES).n_features_in_ == 3
+    with pytest.raises(ValueError, match="column 0 of X is inf") as kept:
+        MomentTensors.from_batches(relation.project("1 / (a - a) as a, b"), 2)
     relation.project("a").df()  # the connection is free
+    assert "momentmix-reader" not in [thread.name for thread in threading.enumerate()], kept
 
 
 def test_weights_in_a_column_and_in_pairs(path, table):

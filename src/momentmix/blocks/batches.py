@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from typing import NamedTuple
 
 import numpy as np
@@ -66,9 +67,11 @@ class BatchRows(BlockRows):
             )
         self.n_passes += 1
         found: list[Result] = []
-        for i, (X, weights) in enumerate(read_ahead(self.read) if self.ahead else self.read()):
-            part = function(X, weights, *arguments, **of_block(named, Block(i)))
-            found[:] = [plus(found[0], part) if found else part]
+        # Closed also if there is an error, whose traceback would keep threads and results open.
+        with closing(read_ahead(self.read) if self.ahead else _each(self.read)) as batches:
+            for i, (X, weights) in enumerate(batches):
+                part = function(X, weights, *arguments, **of_block(named, Block(i)))
+                found[:] = [plus(found[0], part) if found else part]
         if not found:
             raise ValueError(
                 "no rows: the source gave no batch with a row"
@@ -116,7 +119,11 @@ def _cut(batch: Batch) -> Iterator[Batch]:
         yield Batch(rows[a : a + step], None if weights is None else weights[a : a + step])
 
 
-def read_ahead(read: Callable[[], Iterable[Batch]]) -> Iterator[Batch]:
+def _each(read: Callable[[], Iterable[Batch]]) -> Generator[Batch, None, None]:
+    yield from read()
+
+
+def read_ahead(read: Callable[[], Iterable[Batch]]) -> Generator[Batch, None, None]:
     """The batches of a source, the next of which is read in a thread of its own meanwhile."""
     ahead: queue.Queue[Batch | BaseException | None] = queue.Queue(maxsize=1)
     ended = threading.Event()
