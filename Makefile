@@ -46,7 +46,7 @@ $(VENV)/bench: pyproject.toml constraints.txt | $(VENV)/made
 
 $(VENV)/test: pyproject.toml constraints.txt | $(VENV)/made
 	@echo "setting up .venv with the test tools (once)"
-	$(PIP) -e ".[plot,torch,dask,files,excel,bench,docs,test]"
+	$(PIP) -e ".[plot,torch,dask,duckdb,polars,spark,files,excel,bench,docs,test]"
 	tools/browser $(BIN)/python
 	@touch $@ $(VENV)/plot $(VENV)/bench $(VENV)/docs
 
@@ -88,9 +88,9 @@ grid: $(VENV)/plot
 	$(PYTHON) -c 'import sys; sys.exit(not (3, 10) <= sys.version_info < (3, 13) and "the lowest versions are built for Python 3.10 to 3.12; choose one with PYTHON=")'
 	$(PYTHON) -m venv --clear .venv-oldest
 	.venv-oldest/bin/python -m pip install --quiet --disable-pip-version-check packaging 'tomli; python_version < "3.11"'
-	.venv-oldest/bin/python tools/lowest files excel dask plot > .venv-oldest/lowest.txt
+	.venv-oldest/bin/python tools/lowest files excel dask duckdb polars spark plot > .venv-oldest/lowest.txt
 	grep '^torch==' constraints.txt >> .venv-oldest/lowest.txt
-	.venv-oldest/bin/python -m pip install --quiet --disable-pip-version-check -c .venv-oldest/lowest.txt -e ".[plot,torch,dask,files,excel,bench,test]"
+	.venv-oldest/bin/python -m pip install --quiet --disable-pip-version-check -c .venv-oldest/lowest.txt -e ".[plot,torch,dask,duckdb,polars,spark,files,excel,bench,test]"
 	@touch $@
 
 # Not there: what Chromium looks at, which `make test` shows it, and the stored pictures, which are those

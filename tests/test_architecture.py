@@ -212,9 +212,11 @@ def test_only_one_file_names_array_libraries():
     assert named_outside(ARRAY_LIBRARIES, "nowhere") != []  # or nothing is looked at
 
 
-def test_only_one_folder_names_clusters():
-    assert named_outside({"dask", "distributed", "pyspark"}, "blocks") == []
+def test_only_one_folder_names_engines():
+    assert named_outside({"dask", "distributed", "pyspark", "duckdb", "polars"}, "blocks") == []
     assert named_outside({"dask", "distributed"}, "nowhere") != []
+    outside = named_outside({"pyarrow"}, "blocks")
+    assert [line for line in outside if not line.startswith(("files/", "cli/"))] == []
 
 
 def tree_of_the_design():

@@ -12,7 +12,10 @@ import pytest
 import momentmix
 
 #: Libraries that a user may not have, or need not wait for.
-OPTIONAL = ("matplotlib", "pyarrow", "dask", "distributed", "torch", "pandas", "rich", "typer")
+OPTIONAL = (
+    "matplotlib", "pyarrow", "dask", "distributed", "duckdb", "polars", "pyspark", "torch",
+    "pandas", "rich", "typer",
+)  # fmt: skip
 
 
 def fresh(code, *options, **environment):

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +23,10 @@ from momentmix.blocks.rows import (
     plus,
 )
 
+#: Bytes up to which small batches are joined, so that what each call costs does not matter; and
+#: beyond which a batch is cut.
+SMALL, LARGE = 8 << 20, 16 << 20
+
 
 class Batch(NamedTuple):
     """Some rows, and how much each counts."""
@@ -31,7 +36,13 @@ class Batch(NamedTuple):
 
 
 class BatchRows(BlockRows):
-    """Rows in batches, which ``read`` begins anew each time it is called, if it can (``again``)."""
+    """Rows in batches, which ``read`` begins anew each time it is called, if it can (``again``).
+
+    With ``ahead`` they are read in a thread of their own, which suits engines. A user's own code
+    may want to stay in the thread that it was made in, as the connections of sqlite3 do.
+    """
+
+    names: Sequence[str] | None
 
     def __init__(
         self,
@@ -39,8 +50,9 @@ class BatchRows(BlockRows):
         n: int,
         names: Sequence[str] | None = None,
         again: bool = True,
+        ahead: bool = True,
     ) -> None:
-        self.read, self.n, self.names, self.again = read, n, names, again
+        self.read, self.n, self.names, self.again, self.ahead = read, n, names, again, ahead
 
     def total(
         self,
@@ -55,15 +67,63 @@ class BatchRows(BlockRows):
             )
         self.n_passes += 1
         found: list[Result] = []
-        for i, (X, weights) in enumerate(read_ahead(self.read)):
-            part = function(X, weights, *arguments, **of_block(named, Block(i)))
-            found[:] = [plus(found[0], part) if found else part]
+        # Closed also if there is an error, whose traceback would keep threads and results open.
+        with closing(read_ahead(self.read) if self.ahead else _each(self.read)) as batches:
+            for i, (X, weights) in enumerate(batches):
+                part = function(X, weights, *arguments, **of_block(named, Block(i)))
+                found[:] = [plus(found[0], part) if found else part]
         if not found:
-            raise ValueError("no rows: there was no batch")
+            raise ValueError(
+                "no rows: the source gave no batch with a row"
+                if self.n_passes == 1
+                else f"no rows in pass {self.n_passes} over the source, though there were some "
+                "before; a function that gives batches must begin them anew whenever it is called"
+            )
         return found[0]
 
 
-def read_ahead(read: Callable[[], Iterable[Batch]]) -> Iterator[Batch]:
+def in_pieces(batches: Iterable[Batch]) -> Iterator[Batch]:
+    """The same rows in pieces of a good size: large batches are cut, and small ones are joined."""
+    waiting: list[Batch] = []
+    size = 0
+    for batch in batches:
+        if len(batch.rows) == 0:
+            continue
+        if batch.rows.nbytes >= SMALL:
+            if waiting:
+                yield _joined(waiting)
+                waiting, size = [], 0
+            yield from _cut(batch)
+            continue
+        waiting.append(batch)
+        size += batch.rows.nbytes
+        if size >= SMALL:
+            yield _joined(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield _joined(waiting)
+
+
+def _joined(batches: list[Batch]) -> Batch:
+    if len(batches) == 1:
+        return batches[0]
+    weights = [batch.weights for batch in batches if batch.weights is not None]
+    rows = np.concatenate([batch.rows for batch in batches])
+    return Batch(rows, np.concatenate(weights) if weights else None)
+
+
+def _cut(batch: Batch) -> Iterator[Batch]:
+    rows, weights = batch
+    step = -(-len(rows) // -(-rows.nbytes // LARGE))
+    for a in range(0, len(rows), step):
+        yield Batch(rows[a : a + step], None if weights is None else weights[a : a + step])
+
+
+def _each(read: Callable[[], Iterable[Batch]]) -> Generator[Batch, None, None]:
+    yield from read()
+
+
+def read_ahead(read: Callable[[], Iterable[Batch]]) -> Generator[Batch, None, None]:
     """The batches of a source, the next of which is read in a thread of its own meanwhile."""
     ahead: queue.Queue[Batch | BaseException | None] = queue.Queue(maxsize=1)
     ended = threading.Event()

@@ -6,7 +6,7 @@ Dask, and the sum comes out the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, TypeVar
 
 import numpy as np
@@ -21,6 +21,7 @@ from momentmix.blocks.rows import (
     of_block,
     plus,
 )
+from momentmix.blocks.tables import chosen_labels
 from momentmix.covariance import one_for_each_row
 from momentmix.support.array import Array, ArrayLike
 from momentmix.support.parallel import thread_limit
@@ -119,6 +120,21 @@ def feature_names(X: object) -> np.ndarray | None:
     return (
         np.array(names, dtype=object) if names and all(isinstance(c, str) for c in names) else None
     )
+
+
+def table_rows(
+    X: DaskTable, columns: Sequence[Hashable] | None, weights: Hashable | None
+) -> DaskRows:
+    """The rows of some columns of a DataFrame, and the weights in another of its columns."""
+    if columns is None and weights is None:
+        return DaskRows(X)
+    if not hasattr(X, "to_dask_array"):
+        raise ValueError(
+            "columns= and weights= name columns of tables, and a Dask array has no names; give "
+            "X[:, columns]"
+        )
+    chosen = X[chosen_labels(list(X.columns), columns, weights)]
+    return DaskRows(chosen, None if weights is None else X[weights])
 
 
 def map_rows(

@@ -60,7 +60,7 @@ EACH = Block(-1)
 
 def of_block(named: dict[str, Any], block: Block) -> dict[str, Any]:
     """Named arguments for one block."""
-    # EACH itself where it is, a copy of it on another machine.
+    # A Block that has travelled to a worker is EACH, but no longer the same object.
     return {
         name: block if isinstance(value, Block) and value == EACH else value
         for name, value in named.items()

@@ -33,13 +33,10 @@ class Look:
     draw: Draw | None = None
 
     def __add__(self, other: Look) -> Look:
-        a, b = self.tensors, other.tensors
-        if "pairwise" in (a.missing, b.missing):
-            a, b = a.with_gaps(), b.with_gaps()
         draw = self.draw
         if draw is not None and other.draw is not None:
             draw = draw + other.draw
-        return Look(a + b, draw)
+        return Look(self.tensors + other.tensors, draw)
 
     @property
     def gaps(self) -> float:
@@ -112,7 +109,7 @@ def _look(
     noise_covariance: ArrayLike | None = None,
 ) -> Look:
     noise = noise_covariance if len(X) else None
-    tensors = tensors_with_gaps(X, order, weights, noise)
+    tensors = tensors_with_gaps(X, order, weights, noise)  # pairwise where there are some
     return Look(tensors, drawn(X, weights, most, block, noise) if most else None)
 
 

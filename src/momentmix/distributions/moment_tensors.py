@@ -6,7 +6,7 @@ They are sums over rows, so parts of the data can be read in any order, on any m
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from os import PathLike
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from momentmix.blocks.dask_rows import DaskRows, DaskTable, DaskWeights, is_dask
 from momentmix.blocks.rows import BlockRows
+from momentmix.blocks.sources import Source, block_rows
 from momentmix.distributions.centred_sums import CentredSums, Missing, checked_missing, sums_of_rows
 from momentmix.distributions.moment_state import (
     MEMBERS,
@@ -86,7 +87,7 @@ class MomentTensors:
         order: int,
         *,
         missing: Missing = "error",
-        feature_names: Sequence[str] | None = None,
+        feature_names: Sequence[str] | np.ndarray | None = None,
     ) -> None:
         n, d = operator.index(n_features), whole_order(order)
         if n < 1 or d < 1:
@@ -131,6 +132,24 @@ class MomentTensors:
         return empty.update(rows, weights, noise_covariance)
 
     @classmethod
+    def from_batches(
+        cls,
+        source: Source,
+        order: int,
+        *,
+        columns: Sequence[Hashable] | None = None,
+        weights: Hashable | None = None,
+        missing: Missing = "error",
+    ) -> MomentTensors:
+        """Make the moments of rows that come in batches, in one pass.
+
+        ``source``, ``columns`` and ``weights`` are as in :meth:`MomentMixture.fit_batches`. The
+        names of the columns are kept as ``feature_names``.
+        """
+        rows = block_rows(source, columns, weights)
+        return tensors_of_blocks(rows, order, missing)._with_names(rows.names)
+
+    @classmethod
     def from_sums(
         cls, count: int, centre: np.ndarray, sums: np.ndarray, order: int
     ) -> MomentTensors:
@@ -168,7 +187,10 @@ class MomentTensors:
         return self
 
     def merge(self, other: MomentTensors) -> MomentTensors:
-        """Add all that ``other`` has seen. ``a + b`` gives the sum and leaves both as they are."""
+        """Add all that ``other`` has seen.
+
+        ``a + b`` gives the sum and leaves both as they are. If one of them is pairwise, so is that.
+        """
         if not isinstance(other, MomentTensors):
             raise TypeError(f"other must be MomentTensors, got {type(other).__name__}")
         self._check_alike(other, "added to")
@@ -183,6 +205,8 @@ class MomentTensors:
     def __add__(self, other: MomentTensors) -> MomentTensors:
         if not isinstance(other, MomentTensors):
             return NotImplemented
+        if self.missing != other.missing:  # rows without gaps can be among rows with some
+            return self.with_gaps() + other.with_gaps()
         return self.copy().merge(other)
 
     def __sub__(self, other: MomentTensors) -> MomentTensors:
@@ -228,7 +252,11 @@ class MomentTensors:
 
     def copy(self) -> MomentTensors:
         """A copy that can be updated without changing this object."""
-        new = self._empty(self.missing)
+        return self._with_names(self.feature_names)
+
+    def _with_names(self, names: Sequence[str] | np.ndarray | None) -> MomentTensors:
+        n, d = self.n_features, self.order
+        new = MomentTensors(n, d, missing=self.missing, feature_names=names)
         new._hold(self.count, self._sums)
         return new
 

@@ -35,7 +35,7 @@ def refuse_auto(estimator: MomentMixture, why: str) -> None:
 def chosen(estimator: MomentMixture, data: Data | ObservedData, rng: np.random.Generator) -> Found:
     """The fit of lowest BIC among all numbers and types that the estimator leaves open."""
     if not isinstance(data, AtomData | ObservedData):
-        refuse_auto(estimator, "with Dask, choose on a sample, and give what was chosen")
+        refuse_auto(estimator, "elsewhere, choose on a sample, and give what was chosen")
     assert isinstance(data, AtomData | ObservedData)
     name, m = estimator.covariance_type, estimator.n_components
     types = COVARIANCE_TYPES if name == "auto" else (name,)

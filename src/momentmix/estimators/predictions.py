@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from momentmix.blocks.dask_rows import DaskRows, feature_names, is_dask, map_rows
+from momentmix.blocks.spark_rows import row_function
 from momentmix.distributions.given_rows import probabilities
 from momentmix.distributions.mixture import Mixture
 from momentmix.estimators.rows import Table
 from momentmix.support.array import to_numpy
-from momentmix.support.checks import generator
+from momentmix.support.checks import generator, one_of
+
+SparkMethod: TypeAlias = Literal["predict", "predict_proba", "score_samples"]
 
 
 class MixturePredictions(DensityMixin, BaseEstimator):
@@ -99,6 +103,28 @@ class MixturePredictions(DensityMixin, BaseEstimator):
         """
         check_is_fitted(self)
         return self._by_row(X, noise_covariance, posterior, width=self.mixture_.n_components)
+
+    def spark_udf(self, method: SparkMethod = "predict") -> Callable[..., Any]:
+        """A pandas UDF that asks the fitted mixture about the rows of a Spark DataFrame.
+
+        The mixture travels to the workers with it. They need momentmix installed. A null is a gap.
+
+        Parameters
+        ----------
+        method : {"predict", "predict_proba", "score_samples"}, default="predict"
+            What to ask: the number of the most probable component (a long), the probabilities of
+            all components (an array of doubles), or the logarithm of the density (a double).
+
+        Returns
+        -------
+        pandas UDF
+            To call with the columns of the features, in the order of the fit:
+            ``df.withColumn("component", fit.spark_udf()("height", "weight"))``.
+        """
+        check_is_fitted(self)
+        one_of("method", method, tuple(_ON_SPARK))
+        function, returns = _ON_SPARK[method]
+        return row_function(function, self.mixture_, self.n_features_in_, returns)
 
     def impute(
         self, X: Table, draws: int | None = None, noise_covariance: Table = None
@@ -298,3 +324,11 @@ def _score_of_block(
         return 0.0, 0
     told = int(np.sum(~np.all(np.isnan(X), axis=1)))
     return float(np.sum(_log_density(mixture, X, noise_covariance))), told
+
+
+#: What a method asks for each row, and the type that Spark has for the answer.
+_ON_SPARK: dict[str, tuple[Callable[[Mixture, np.ndarray, Table], np.ndarray], str]] = {
+    "predict": (_most_probable, "long"),
+    "predict_proba": (posterior, "array<double>"),
+    "score_samples": (_log_density, "double"),
+}

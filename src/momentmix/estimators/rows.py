@@ -8,6 +8,8 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
+from momentmix.blocks.sources import refuse_unread
+
 #: Rows as users have them: an array, a table of pandas or polars, a Dask array or DataFrame; and
 #: the weights that go with them. Both are checked before anything is done with them.
 Table: TypeAlias = Any
@@ -20,6 +22,7 @@ def checked_rows(
 
     NaN is a gap. With ``reset`` the estimator notes how many features there are, and their names.
     """
+    refuse_unread(X)
     X = validate_data(
         estimator,
         X,

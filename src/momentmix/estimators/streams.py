@@ -38,8 +38,6 @@ def with_batch(
     batch = tensors_with_gaps(X, order, weights, noise)
     if stream is None:
         return batch
-    if "pairwise" in (stream.missing, batch.missing):
-        stream, batch = stream.with_gaps(), batch.with_gaps()
     if half_life is not None:
         stream = stream.copy().decay(float(np.exp2(-batch.count / half_life)))
     return stream + batch

@@ -11,7 +11,7 @@ from momentmix.data.observed import ObservedData
 from momentmix.data.parameters import Parameters
 from momentmix.data.sources import Data, data_of
 from momentmix.distributions.moment_tensors import MomentTensors
-from momentmix.estimators.base import MixtureEstimator
+from momentmix.estimators.batches import BatchEstimator
 from momentmix.estimators.rows import Table
 from momentmix.fitting.asked import Sizes
 from momentmix.fitting.plan import Plan
@@ -35,7 +35,7 @@ from momentmix.uncertainty.distribution import NormalEstimate, entry_names
 from momentmix.uncertainty.doubts import warn_of_doubts
 
 
-class TrustedEstimator(MixtureEstimator):
+class TrustedEstimator(BatchEstimator):
     """An estimator that says how sure it is."""
 
     def standard_errors(

@@ -1,0 +1,100 @@
+"""Tables and streams of Arrow, whoever made them; pyarrow is imported only when it is used.
+
+Arrow's C stream (``__arrow_c_stream__``) is what engines have in common: pyarrow, Polars, DuckDB,
+pandas, ADBC, nanoarrow and others give one. Nothing here asks which of them it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from types import ModuleType
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from momentmix.files.arrow_table import columns_as_rows
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    ArrowBatch: TypeAlias = "pyarrow.Table | pyarrow.RecordBatch"
+
+#: What readers have, which give each of their rows once, and tables have not.
+_OF_READERS = ("__next__", "read_next_batch", "read_next", "read_all", "get_next")
+#: How far ahead of us a dataset reads: batches within a file, and files.
+_AHEAD = {"batch_readahead": 4, "fragment_readahead": 1}
+
+
+def import_pyarrow() -> ModuleType:
+    """pyarrow, or an error that says how to get it."""
+    try:
+        import pyarrow
+    except ImportError as error:
+        raise ImportError("reading this needs pyarrow: pip install 'momentmix[files]'") from error
+    module: ModuleType = pyarrow
+    return module
+
+
+def is_arrow(source: object) -> bool:
+    """Whether something gives an Arrow table, batch or stream."""
+    return hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__")
+
+
+def is_reader(source: object) -> bool:
+    """Whether something gives its rows once."""
+    return any(hasattr(source, name) for name in _OF_READERS)
+
+
+def as_arrow(batch: object) -> ArrowBatch:
+    """A table or batch of any library as one of pyarrow, without copying the columns."""
+    pa = import_pyarrow()
+    return batch if isinstance(batch, pa.Table | pa.RecordBatch) else pa.table(batch)
+
+
+def open_stream(source: object) -> pyarrow.RecordBatchReader:
+    """A reader of an Arrow stream; a reader stays what it is."""
+    pa = import_pyarrow()
+    if isinstance(source, pa.RecordBatchReader):
+        return source
+    if hasattr(source, "__arrow_c_stream__"):
+        return pa.RecordBatchReader.from_stream(source)
+    return pa.table(source).to_reader()
+
+
+def dataset_batches(
+    source: pyarrow.dataset.Dataset | pyarrow.dataset.Scanner, columns: Sequence[str] | None
+) -> Iterator[pyarrow.RecordBatch]:
+    """The batches of a dataset, of some columns if it can leave out others, read a little ahead."""
+    if not hasattr(source, "scanner"):  # it is one, with settings of its own
+        yield from source.to_batches()
+        return
+    options = {}
+    if getattr(getattr(source, "format", None), "default_extname", None) == "parquet":
+        from pyarrow.dataset import ParquetFragmentScanOptions
+
+        # What it has buffered before it is asked for stays in memory until the end of the file.
+        options["fragment_scan_options"] = ParquetFragmentScanOptions(pre_buffer=False)
+    chosen = None if columns is None else list(columns)
+    yield from source.to_batches(columns=chosen, **_AHEAD, **options)
+
+
+def words_among(batch: ArrowBatch, columns: Sequence[Hashable]) -> list[Hashable]:
+    """Those columns that do not hold numbers."""
+    from pyarrow import types
+
+    kinds = types.is_floating, types.is_integer, types.is_decimal, types.is_boolean, types.is_null
+    fields = [(name, batch.schema.field(name).type) for name in columns]
+    return [name for name, kind in fields if not any(holds(kind) for holds in kinds)]
+
+
+def matrix(batch: ArrowBatch, columns: Sequence[Hashable]) -> np.ndarray:
+    """Columns as rows (p, n) of float64, NaN for what is null."""
+    from pyarrow import types
+
+    chosen = batch.select(list(columns))
+    if any(types.is_decimal(kind) for kind in chosen.schema.types):  # which cost an object each
+        pa = import_pyarrow()
+        kinds = [pa.float64() if types.is_decimal(kind) else kind for kind in chosen.schema.types]
+        names = chosen.schema.names
+        chosen = chosen.cast(pa.schema(list(zip(names, kinds, strict=True))))
+    return columns_as_rows(chosen)

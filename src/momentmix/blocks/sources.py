@@ -1,0 +1,183 @@
+"""What users pass as rows of a fit, recognised by what it can do and not by importing its library.
+
+Here is one function, ``block_rows``. A new engine that speaks Arrow's C stream needs nothing; any
+other needs a file of its own beside this one, and a line here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, TypeAlias, cast
+
+from momentmix.blocks import arrow_rows, duckdb_rows, polars_rows
+from momentmix.blocks.batches import SMALL, Batch, BatchRows, in_pieces
+from momentmix.blocks.dask_rows import is_dask, table_rows
+from momentmix.blocks.rows import BlockRows
+from momentmix.blocks.spark_rows import SparkRows, is_spark
+from momentmix.blocks.tables import Given, Layout, is_table
+
+#: A table that is elsewhere, a stream, batches, or a function that gives one of them.
+Source: TypeAlias = Any
+#: Columns to read, or None for all of them.
+Columns: TypeAlias = Sequence[Hashable] | None
+
+
+def block_rows(
+    source: Source,
+    columns: Columns = None,
+    weights: Hashable | None = None,
+    *,
+    once: bool = True,
+) -> BlockRows:
+    """The rows of whatever users pass.
+
+    ``columns`` are the names of those columns of tables that are features, by default all but
+    ``weights``, which names the column that says how much each row counts. With ``once=False`` a
+    source that can be read only once is refused, before anything of it is read. Nothing of a
+    source is lost by looking at what its columns are.
+    """
+    if is_dask(source):
+        return table_rows(source, columns, weights)
+    if is_spark(source):
+        return SparkRows(source, columns, weights)
+    if callable(source):
+        return _called(source, columns, weights)
+    opened = _opened(source)
+    if not (opened.again or once):
+        raise ValueError(
+            f"a {type(source).__name__} can be read once, but this fit reads its rows again and "
+            "again. polish=None fits the moments of one pass; or give a function that begins the "
+            "batches anew, such as fit_batches(lambda: read_batches())"
+        )
+    layout = Layout.of(opened.head(), columns, weights)
+
+    def read() -> Iterator[Batch]:
+        return in_pieces(layout.batches(opened.batches(layout.wanted)))
+
+    return BatchRows(read, layout.width, layout.names, opened.again, opened.ahead)
+
+
+def refuse_unread(X: object) -> None:
+    """Refuse what only ``fit_batches`` can read, where rows are to be in memory."""
+    engine = is_spark(X) or polars_rows.is_lazy(X) or duckdb_rows.is_duckdb(X)
+    stream = hasattr(X, "to_batches") or arrow_rows.is_arrow(X) or hasattr(X, "to_reader")
+    if engine or (stream and not hasattr(X, "__array__")):
+        raise TypeError(
+            f"a {type(X).__name__} does not hold its rows in memory; call fit_batches, which "
+            "reads them in batches where they are"
+        )
+
+
+@dataclass
+class _Opened:
+    """A source that was recognised, and of which nothing has been read yet.
+
+    ``head`` gives a batch of all columns that may be without rows, ``batches`` all batches, whose
+    other columns than those that are wanted can be left out.
+    """
+
+    head: Callable[[], Given]
+    batches: Callable[[Columns], Iterable[Given]]
+    again: bool = True
+    ahead: bool = True
+
+
+def _opened(source: Source) -> _Opened:
+    if isinstance(source, str | bytes | dict):
+        raise TypeError(
+            f"cannot read batches from {type(source).__name__}; of files, give for instance "
+            "pyarrow.dataset.dataset(path), polars.scan_parquet(path) or duckdb.read_csv(path)"
+        )
+    if polars_rows.is_lazy(source):
+        return _Opened(
+            lambda: polars_rows.lazy_head(source),
+            lambda wanted: polars_rows.lazy_batches(source, _texts(wanted), _rows_each(wanted)),
+        )
+    if duckdb_rows.is_duckdb(source):
+        if not duckdb_rows.is_relation(source):
+            return _of_reader(lambda: duckdb_rows.open_result(source, _rows_each(None)))
+        return _Opened(
+            lambda: duckdb_rows.relation_head(source),
+            lambda wanted: duckdb_rows.relation_batches(source, _texts(wanted), _rows_each(wanted)),
+        )
+    if is_table(source) and not arrow_rows.is_reader(source):
+        return _Opened(lambda: source, lambda wanted: [source], ahead=False)
+    if arrow_rows.is_arrow(source):
+        return _of_reader(lambda: arrow_rows.open_stream(source))
+    if hasattr(source, "to_batches"):
+        schema = source.schema if hasattr(source, "schema") else source.projected_schema
+        return _Opened(
+            schema.empty_table,
+            lambda wanted: arrow_rows.dataset_batches(source, _texts(wanted)),
+        )
+    if hasattr(source, "to_reader"):  # of Arrow Flight
+        return _of_reader(source.to_reader)
+    if getattr(source, "ndim", None) == 2:
+        return _Opened(lambda: source, lambda wanted: [source], ahead=False)
+    if isinstance(source, Iterable):
+        return _of_iterable(source)
+    raise TypeError(
+        f"cannot read batches from {type(source).__name__}; give a table, something with an Arrow "
+        "stream, batches in a list or a generator, or a function that gives one of these"
+    )
+
+
+def _of_reader(begin: Callable[[], Any]) -> _Opened:
+    """A reader of Arrow batches, which is asked for once and knows its columns."""
+    kept: list[Any] = []
+
+    def reader() -> Any:
+        if not kept:
+            kept.append(begin())
+        return kept[0]
+
+    return _Opened(lambda: reader().schema.empty_table(), lambda wanted: reader(), again=False)
+
+
+def _of_iterable(source: Iterable[Given]) -> _Opened:
+    """Batches in a list or from a generator, the first of which tells the columns."""
+    begun: list[Iterator[Given]] = []
+
+    def head() -> Given:
+        batches = iter(source)
+        for first in batches:
+            begun.append(chain([first], batches))
+            return first
+        raise ValueError("no rows: the source has no batches")
+
+    def batches(wanted: Columns) -> Iterable[Given]:
+        return begun.pop() if begun else source
+
+    # An iterator is its own and only one.
+    return _Opened(head, batches, again=not hasattr(source, "__next__"), ahead=False)
+
+
+def _called(
+    function: Callable[[], Source], columns: Columns, weights: Hashable | None
+) -> BlockRows:
+    """The rows of what a function gives, which is called once for each pass."""
+    first = block_rows(function(), columns, weights)
+    if not isinstance(first, BatchRows):
+        return first
+    begun, names = [first], first.names
+
+    def read() -> Iterable[Batch]:
+        rows = begun.pop() if begun else block_rows(function(), columns, weights)
+        if not isinstance(rows, BatchRows) or (rows.n, rows.names) != (first.n, names):
+            raise ValueError(
+                "the function that gives the batches gave other columns than the first time"
+            )
+        return rows.read()
+
+    return BatchRows(read, first.n, names, ahead=first.ahead)
+
+
+def _texts(columns: Columns) -> list[str] | None:
+    return None if columns is None else cast("list[str]", list(columns))
+
+
+def _rows_each(columns: Columns) -> int:
+    """Rows of a batch that is neither small nor large."""
+    return SMALL // 8 // max(len(columns or ()), 8)
