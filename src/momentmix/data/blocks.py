@@ -13,7 +13,7 @@ from momentmix.data.draw import Draw, draw_size, drawn
 from momentmix.data.frame import Frame
 from momentmix.data.gaps import tensors_with_gaps
 from momentmix.data.sources import Place, TensorData
-from momentmix.distributions.moment_tensors import MomentTensors, tensors_of_blocks
+from momentmix.distributions.moment_tensors import MomentTensors
 from momentmix.moments.atoms import Atoms
 from momentmix.moments.bilinear import InnerProducts, bilinear
 from momentmix.support.array import ArrayLike, to_numpy
@@ -65,8 +65,7 @@ class BlockData:
         return found
 
     def frame(self, kind: Kind) -> Frame:
-        tensors = tensors_of_blocks(self.elsewhere, 2)
-        self._weight = tensors.weight
+        tensors = self.look(2, draw=False).tensors
         return Frame(kind, tensors.mean, tensors.covariance)
 
     def within(self, frame: Frame) -> BlockData:

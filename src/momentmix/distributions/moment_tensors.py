@@ -104,11 +104,12 @@ class MomentTensors:
             raise ValueError(f"{len(self.feature_names)} feature_names for {n} features")
         self._hold(0, CentredSums(np.zeros(n), np.zeros(size), d, missing, 0.0))
 
-    def _hold(self, count: int, sums: CentredSums) -> None:
+    def _hold(self, count: int, sums: CentredSums) -> MomentTensors:
         # What has been asked of the sums: moments about centres, polynomials with weights.
         self._about: dict[bytes, np.ndarray] = {}
         self._polynomials: dict[tuple[float, ...], Polynomial] = {}
         self.count, self._sums = count, sums
+        return self
 
     @classmethod
     def from_samples(
@@ -147,7 +148,9 @@ class MomentTensors:
         names of the columns are kept as ``feature_names``.
         """
         rows = block_rows(source, columns, weights)
-        return tensors_of_blocks(rows, order, missing)._with_names(rows.names)
+        found = tensors_of_blocks(rows, order, missing)
+        new = cls(found.n_features, order, missing=missing, feature_names=rows.names)
+        return new._hold(found.count, found._sums)
 
     @classmethod
     def from_sums(
@@ -157,10 +160,9 @@ class MomentTensors:
 
         They are taken to be sums over ``count`` rows of equal weight.
         """
-        new = cls(len(centre), order)
-        squares = equal_squares(float(sums[0]), count)
-        new._hold(count, CentredSums(centre, sums, order, "error", squares))
-        return new
+        alike = equal_squares(float(sums[0]), count)
+        about = CentredSums(centre, sums, order, "error", alike)
+        return cls(len(centre), order)._hold(count, about)
 
     def update(
         self,
@@ -219,10 +221,9 @@ class MomentTensors:
                 f"{other.count} rows cannot be taken out of {self.count}; a - b needs a to hold "
                 "all rows of b"
             )
-        new = self._empty(self.missing)
-        if self.count > other.count:  # otherwise nothing is left, not even rounding
-            new._hold(self.count - other.count, self._sums.minus(other._sums))
-        return new
+        left, new = self.count - other.count, self._empty(self.missing)
+        # Of nothing, not even rounding is left.
+        return new._hold(left, self._sums.minus(other._sums)) if left else new
 
     def decay(self, factor: float) -> MomentTensors:
         """Let all rows seen so far count less: each weight becomes ``factor`` times what it was.
@@ -246,19 +247,11 @@ class MomentTensors:
         if self.missing == "pairwise":
             return self
         new = self._empty("pairwise")
-        if self.count:
-            new._hold(self.count, self._sums.with_presence())
-        return new
+        return new._hold(self.count, self._sums.with_presence()) if self.count else new
 
     def copy(self) -> MomentTensors:
         """A copy that can be updated without changing this object."""
-        return self._with_names(self.feature_names)
-
-    def _with_names(self, names: Sequence[str] | np.ndarray | None) -> MomentTensors:
-        n, d = self.n_features, self.order
-        new = MomentTensors(n, d, missing=self.missing, feature_names=names)
-        new._hold(self.count, self._sums)
-        return new
+        return self._empty(self.missing)._hold(self.count, self._sums)
 
     def _empty(self, missing: Missing) -> MomentTensors:
         names = self.feature_names
@@ -266,8 +259,7 @@ class MomentTensors:
 
     def _add(self, count: int, sums: CentredSums) -> None:
         # Made first and held last, so that an error or Ctrl-C leaves the old state.
-        total = self._sums.plus(sums) if self.count else sums
-        self._hold(self.count + count, total)
+        self._hold(self.count + count, self._sums.plus(sums) if self.count else sums)
 
     @property
     def weight(self) -> float:
@@ -378,8 +370,7 @@ class MomentTensors:
         """Make moments from what :meth:`state` gave; a ValueError if it cannot be."""
         count, sums, names = checked_state(state)
         new = cls(len(sums.centre), sums.order, missing=sums.missing, feature_names=names)
-        new._hold(count, sums)
-        return new
+        return new._hold(count, sums)
 
     def __getstate__(self) -> dict[str, np.ndarray]:
         return self.state()
@@ -389,8 +380,7 @@ class MomentTensors:
 
     def __repr__(self) -> str:
         parts = [f"{self.n_features} features", f"orders 0 to {self.order}", f"{self.count} rows"]
-        if self.missing != "error":
-            parts.append(f"missing={self.missing!r}")
+        parts += [f"missing={self.missing!r}"] * (self.missing != "error")
         return f"MomentTensors({', '.join(parts)})"
 
 

@@ -1,17 +1,23 @@
-"""Fits to rows that come in batches from wherever they are."""
+"""Fits to rows that come in batches: read from wherever they are, or handed over one by one."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
 
+from momentmix.blocks.dask_rows import feature_names, is_dask
 from momentmix.blocks.rows import BlockRows
 from momentmix.blocks.sources import Source, block_rows
 from momentmix.data.blocks import BlockData
 from momentmix.data.gaps import check_gaps, tensors_with_gaps
 from momentmix.data.sources import Data, TensorData
+from momentmix.distributions.moment_tensors import MomentTensors
 from momentmix.estimators.base import MixtureEstimator
+from momentmix.estimators.rows import Table, checked_rows
+from momentmix.estimators.streams import with_batch
 from momentmix.fitting.asked import Sizes
+from momentmix.observed import noise_of_rows
+from momentmix.support.parallel import thread_limit
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -85,3 +91,69 @@ class BatchEstimator(MixtureEstimator):
         tensors = tensors_with_gaps(rows, self._order(Sizes(rows.n)))
         check_gaps(tensors)
         return TensorData(tensors)
+
+    def partial_fit(
+        self,
+        X: Table,
+        y: object = None,
+        sample_weight: Table = None,
+        noise_covariance: Table = None,
+        half_life: float | None = None,
+    ) -> Self:
+        """Take in one more batch of rows, and forget the rows.
+
+        Only the moments are kept, in ``moments_``. The parameters are solved for when you first ask
+        for them (``means_``, ``predict`` and so on). They equal those of ``fit`` with
+        ``polish=None`` on all batches together, to about 1e-8 where the data determine them.
+        ``fit`` and ``fit_moments`` end the stream.
+
+        Parameters
+        ----------
+        X : array of shape (p, n)
+            The rows of this batch. A Dask array or DataFrame is a batch too. NaN is a gap: each
+            moment is then the mean over the rows that have all of its features, which is right if
+            values are missing completely at random.
+        y : ignored
+            It is there because scikit-learn's pipelines pass it.
+        sample_weight : array of shape (p,), optional
+            How many times each row counts.
+        noise_covariance : scalar or array, optional
+            The covariance of known errors in these rows, as in ``fit``. It is taken out of the
+            moments.
+        half_life : float, optional
+            The number of rows after which a row counts half. The fit then follows a stream that
+            changes, and rests on about 2.9 times so many rows. By default all rows count alike.
+            Rows are in the order of time, the oldest first; those of a Dask batch are all as old
+            as its last.
+
+        Returns
+        -------
+        self
+        """
+        self._check_settings()
+        with self._kept_if_refused(), thread_limit(self.n_jobs):
+            self._take_in(X, sample_weight, noise_covariance, half_life)
+        return self
+
+    def _take_in(
+        self, X: Table, sample_weight: Table, noise: Table, half_life: float | None
+    ) -> None:
+        stream: MomentTensors | None = vars(self).get("moments_")
+        if is_dask(X):
+            if stream is None:
+                self._note_features(X.shape[1], feature_names(X))
+            else:
+                self._check_features(X)
+        else:
+            X, sample_weight = checked_rows(self, X, sample_weight, reset=stream is None)
+            self.__dict__.pop("_dtype", None)
+            checked = noise_of_rows(noise, X)
+            noise = None if checked is None else checked.array
+        order = self._order(Sizes(int(X.shape[1])))
+        moments = with_batch(stream, X, order, sample_weight, noise, half_life)
+        noisy = vars(self).get("_noisy_stream", False) or noise is not None
+        self._last_solution = self._previous_solution()
+        for name in self._solved:
+            self.__dict__.pop(name, None)
+        self._noisy_stream = noisy
+        self.moments_ = moments  # a new object, after the old parameters are gone
