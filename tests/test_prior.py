@@ -355,7 +355,7 @@ def test_orders_that_auto_takes():
     assert customary_order(Full, 5, 5, start=True) == 5
     assert customary_order(Full, 5, 10) == 5
     assert customary_order(Diagonal, 20, 100) == 3
-    assert customary_order(Tied, 2, 10) == 4
+    assert customary_order(Tied, 2, 10) == 5
     assert customary_order(Diagonal, 3, 5) == 5
     assert customary_order(Diagonal, 3, 10) == 4
     assert customary_order(Diagonal, 3, 10, start=True) == 3

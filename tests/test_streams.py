@@ -56,7 +56,7 @@ def test_batches_give_what_fit_gives(kind, cuts):
 @pytest.mark.parametrize("n", [12, 40])
 def test_batches_with_many_features(n):
     """Where the fit is implicit, from moments as from samples."""
-    X, _ = mixture("diag", n=n, m=4).sample(1500, 1)
+    X, _ = mixture("diag", n=n, m=4).sample(3000, 1)
     options = {"covariance_type": "diag", "polish": None, "random_state": 0, "n_init": 2}
     stream = MomentMixture(4, **options)
     for part in np.array_split(X, 4):
@@ -196,7 +196,7 @@ def test_optimal_weighting_is_better_than_one_weight_an_order():
 
 def test_optimal_weighting_says_where_it_does_not_serve():
     X = np.random.default_rng(0).normal(size=(200, 30))
-    with pytest.raises(ValueError, match="serves up to 2000"):
+    with pytest.raises(ValueError, match="serves up to 3100"):
         MomentMixture(2, polish=None, weighting="optimal", covariance_type="diag").fit(X)
 
 

@@ -66,7 +66,7 @@ class MomentMixture(OutlierAnswers, TrustedEstimator):
     weighting : {"auto", "optimal", "orders"}, default="auto"
         For fits of moments: how differences are weighted. "orders" uses one weight for each order.
         "optimal" uses the inverse of the covariance that moments of samples have: first for normal
-        data, and then for samples of the fitted mixture. "auto" is "optimal" for up to 2,000
+        data, and then for samples of the fitted mixture. "auto" is "optimal" for up to 3,100
         moments. With polish, the first of the two weights is enough.
     augmentation : {"implicit", "post-processing"}, default="implicit"
         The two forms of the paper's augmented system. In "implicit" the weights sum to 1 at every
