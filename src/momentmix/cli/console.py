@@ -214,7 +214,9 @@ def working(what: str) -> AbstractContextManager[object]:
     return err.status(what) if err.is_terminal else nullcontext()
 
 
-def reading_bar() -> Progress:
+def reading_bar(wanted: bool = True) -> Progress:
+    """A bar on a terminal for those who wait, unless it is not wanted there."""
+    shown = wanted and err.is_terminal
     # Before rich 14.3 a disabled bar still ends with an empty line, hence the quiet console.
     return Progress(
         TextColumn("{task.description}"),
@@ -222,7 +224,7 @@ def reading_bar() -> Progress:
         DownloadColumn(binary_units=True),
         TextColumn("{task.fields[rows]:,} rows"),
         TimeRemainingColumn(),
-        console=err if err.is_terminal else Console(quiet=True),
+        console=err if shown else Console(quiet=True),
         transient=True,
-        disable=not err.is_terminal,
+        disable=not shown,
     )

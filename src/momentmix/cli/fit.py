@@ -41,13 +41,14 @@ from momentmix.cli.console import (
 )
 from momentmix.cli.errors import ErrorsOption
 from momentmix.cli.gaps import Missing, gaps_option
+from momentmix.cli.opening import TABLES
 from momentmix.cli.outliers import (
     OutlierSetting,
     OutliersOption,
     outlier_setting,
     outliers_document,
 )
-from momentmix.cli.reading import TABLES, Rows, read_rows
+from momentmix.cli.reading import Rows, read_rows
 from momentmix.cli.show import mixture_document, show_mixture
 from momentmix.cli.tables import TableOptions, reads_tables
 from momentmix.cli.writing import check_output
@@ -55,6 +56,7 @@ from momentmix.covariance import CovarianceName
 from momentmix.distributions.moment_tensors import MomentTensors
 from momentmix.estimators.moment_mixture import MomentMixture
 from momentmix.estimators.settings import check_mixture_settings
+from momentmix.files.query_table import is_query
 from momentmix.selection import Choice, Selection
 from momentmix.summary import FitSummary, Origin
 
@@ -74,7 +76,7 @@ class Settings(TypedDict):
 @reads_tables
 def fit(
     files: Annotated[
-        list[Path],
+        list[str],
         typer.Argument(help=f"{TABLES} Or one file of moments (.npz).", metavar="TABLES"),
     ],
     components: Annotated[
@@ -144,7 +146,7 @@ def fit(
             check_mixture_settings(
                 MomentMixture(1 if asked.number is None else asked.number, **settings)
             )
-        if files[0].suffix.lower() == ".npz":
+        if Path(files[0]).suffix.lower() == ".npz" and not is_query(files[0]):
             if len(files) > 1 or options != TableOptions():
                 raise ValueError("give one file of moments alone; its columns are chosen already")
             if compare_em:
@@ -153,7 +155,7 @@ def fit(
                 raise ValueError("--errors needs the rows; moments have no errors of their own")
             if settings["outliers"] != "none":
                 raise ValueError("--outliers needs the rows; moments do not tell one from another")
-            found, summary = fit_moments(files[0], asked.number, settings)
+            found, summary = fit_moments(Path(files[0]), asked.number, settings)
         else:
             rows = read_rows(files, options, gaps, errors=errors)
             if compare_em:

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
-import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, NamedTuple
@@ -15,22 +11,17 @@ from typing import Annotated, NamedTuple
 import numpy as np
 import typer
 
-from momentmix.cli.console import note, reading_bar
-from momentmix.cli.errors import error_columns, split_errors, tell_errors, without_errors
-from momentmix.cli.gaps import HINT, Gaps, usable_rows
+from momentmix.cli.gaps import Gaps, usable_rows
+from momentmix.cli.opening import open_rows, tell_left_out
 from momentmix.cli.tables import TableOptions
 from momentmix.distributions.mixture import Mixture
 from momentmix.distributions.moment_tensors import MomentTensors
 from momentmix.distributions.samples import Samples
-from momentmix.files.columns import NUMBERS, Wanted
-from momentmix.files.tables import Table, choose_from, open_table
+from momentmix.files.query_table import is_query
 from momentmix.files.whole import WholeTable, whole_table
-from momentmix.files.writing import naming
 from momentmix.observed import noise_of_errors
 from momentmix.summary import Distribution
 
-TABLES = "Tables of numbers: text, Excel, Parquet, Arrow or .npy files; - is standard input."
-Files = Annotated[list[Path], typer.Argument(help=TABLES, metavar="TABLES")]
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file (.json).")]
 #: So many different whole numbers may be labels.
 FEW_VALUES = 5
@@ -73,61 +64,8 @@ class Rows(NamedTuple):
         return self._replace(X=self.X[which], errors=errors)
 
 
-@contextmanager
-def open_files(files: Sequence[Path], options: TableOptions) -> Iterator[list[Table]]:
-    """The tables of some files, one of which may be standard input; no columns are chosen yet."""
-    with ExitStack() as stack:
-        tables = []
-        for file in files:
-            path, label = file, None
-            if str(file) == "-":
-                path, label = stack.enter_context(_standard_input()), "standard input"
-            tables.append(open_table(path, label=label, options=options.options))
-        yield tables
-
-
-@contextmanager
-def _standard_input() -> Iterator[Path]:
-    """Standard input as a file."""
-    stream = sys.stdin.buffer
-    with tempfile.TemporaryDirectory(prefix="momentmix-") as folder:
-        first = stream.read(16)
-        if not first:
-            raise ValueError("standard input: nothing came")
-        path = Path(folder) / "input"
-        with naming(f"the copy of standard input in {folder}"), open(path, "wb") as file:
-            file.write(first)
-            shutil.copyfileobj(stream, file, 1 << 20)
-        yield path
-
-
-def choose(tables: Sequence[Table], wanted: Wanted) -> list[tuple[str, str]]:
-    """Have tables read the columns that are wanted, and tell how; returns what is left out."""
-    left_out = choose_from(tables, wanted).left_out
-    for line in dict.fromkeys(line for table in tables for line in table.said):
-        note(f"{line}.")
-    return left_out
-
-
-def tell_left_out(left_out: Sequence[tuple[str, str]]) -> None:
-    """One line about columns that are not used."""
-    if not left_out:
-        return
-    by_reason: dict[str, list[str]] = {}
-    for name, reason in left_out:
-        by_reason.setdefault(reason, []).append(name)
-    parts = [f"{_some(names)} ({reason})" for reason, names in by_reason.items()]
-    more = "; --all-columns keeps all numbers" if {*by_reason} & NUMBERS else ""
-    note(f"left out {', '.join(parts)}{more}.")
-
-
-def _some(names: Sequence[str], most: int = 6) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
-
-
 def read_rows(
-    files: Sequence[Path],
+    files: Sequence[str],
     options: TableOptions,
     gaps: Gaps,
     preferred: Sequence[str] | None = None,
@@ -144,51 +82,21 @@ def read_rows(
     ``errors`` are the columns of standard errors, as the user names them. ``whole`` keeps the other
     columns of the tables too.
     """
-    with open_files(files, options) as tables, reading_bar() as bar:
-        first = tables[0]
-        wanted = _wanted(first, options.wanted, preferred)
-        if all_rows:
-            wanted = wanted._replace(keep_all=True)
-        free = wanted.columns is None and not wanted.keep_all
-        named = None if errors is None else error_columns(first, errors)
-        if named is not None:
-            wanted = without_errors(first, wanted, named)
-        left_out = choose(tables, wanted)
-        names, used = first.columns, first.columns or first.known
-        by_value = {} if named is None else named.by_value(used)
-        if by_value:
-            tell_errors(by_value, used)
-            for table in tables:
-                table.choose([*used, *dict.fromkeys(by_value.values())])
-        task = bar.add_task("reading", total=sum(table.size for table in tables), rows=0)
-        done, rows = 0, 0
-        pieces: list[np.ndarray] = []
-        deviations: list[np.ndarray] = []
-        for table in tables:
-            for piece in table.pieces():
-                if by_value:
-                    X, E = split_errors(table, piece, used, by_value)
-                    piece = piece._replace(rows=X)
-                    deviations.append(E)
-                table.refuse_gaps(piece, missing=gaps != "error", hint=HINT)
-                pieces.append(piece.rows)
-                rows += len(piece.rows)
-                bar.update(task, completed=int(done + piece.share * table.size), rows=rows)
-            done += table.size
-        if rows == 0:
-            raise ValueError(f"{first.label}: no rows")
-        label = first.label if len(tables) == 1 else f"{len(tables)} files"
+    with open_rows(files, options, preferred, errors=errors, keep_all=all_rows) as opened:
+        known, free = opened.tables[0].known, opened.free
+        blocks = [*opened.blocks(gaps)]
+        deviations = [block.errors for block in blocks if block.errors is not None]
+        X = np.concatenate([block.X for block in blocks])
         found = Rows(
-            np.concatenate(pieces),
-            names,
-            Path(label).name,
-            left_out,
-            read=rows,
-            errors=np.concatenate(deviations) if by_value else None,
-            error_columns=by_value,
-            table=whole_table(tables, used, rows) if whole else None,
+            X,
+            opened.names,
+            opened.source,
+            opened.left_out,
+            read=len(X),
+            errors=np.concatenate(deviations) if deviations else None,
+            error_columns=opened.by_value,
+            table=whole_table(opened.tables, opened.used, len(X)) if whole else None,
         )
-        known = first.known
     if free:
         found = _without(found, "empty", np.isnan(found.X).all(axis=0), known)
     if free and gaps != "drop":
@@ -206,24 +114,6 @@ def _is_constant(X: np.ndarray) -> np.ndarray:
     highest = np.where(np.isnan(X), -np.inf, X).max(axis=0)
     lowest = np.where(np.isnan(X), np.inf, X).min(axis=0)
     return np.asarray(highest <= lowest)
-
-
-def _wanted(table: Table, wanted: Wanted, preferred: Sequence[str] | None) -> Wanted:
-    """The columns of what the rows will meet, where the table can have them; or the user's."""
-    if preferred is None:
-        return wanted
-    if table.names is None and not all(name in table.known for name in preferred):
-        if wanted.columns is None and len(table.known) == len(preferred):
-            note(f"{table.label} has no names; its columns are taken for {', '.join(preferred)}.")
-        return wanted
-    if wanted.columns is not None and table.names is None:
-        return wanted
-    if wanted.columns is not None and set(wanted.columns) != set(preferred):
-        raise ValueError(
-            f"--columns chooses {', '.join(wanted.columns)}, but the model has "
-            f"{', '.join(preferred)}"
-        )
-    return Wanted(preferred, by="the model")
 
 
 def _without(rows: Rows, reason: str, which: np.ndarray, known: Sequence[str]) -> Rows:
@@ -288,7 +178,7 @@ def _usable(rows: Rows, gaps: Gaps) -> Rows:
 
 def rows_for(
     mixture: Mixture,
-    files: Sequence[Path],
+    files: Sequence[str],
     options: TableOptions,
     gaps: Gaps,
     errors: str | None = None,
@@ -305,19 +195,19 @@ def rows_for(
     return rows
 
 
-def is_table(path: Path) -> bool:
-    return path.suffix.lower() not in (".json", ".npz")
+def is_table(name: str) -> bool:
+    return is_query(name) or Path(name).suffix.lower() not in (".json", ".npz")
 
 
 def read_distribution(
-    path: Path, options: TableOptions, preferred: Sequence[str] | None = None
+    name: str, options: TableOptions, preferred: Sequence[str] | None = None
 ) -> tuple[Distribution, Sequence[str] | None]:
     """A model (.json), moments (.npz) or the samples of a table, and the names of the columns."""
-    if is_table(path):
-        rows = read_rows([path], options, "drop", preferred)
+    if is_table(name):
+        rows = read_rows([name], options, "drop", preferred)
         return Samples(rows.X), rows.names
-    if path.suffix.lower() == ".json":
-        mixture = Mixture.load(path)
+    if Path(name).suffix.lower() == ".json":
+        mixture = Mixture.load(name)
         return mixture, mixture.feature_names
-    moments = MomentTensors.load(path)
+    moments = MomentTensors.load(name)
     return moments, moments.feature_names

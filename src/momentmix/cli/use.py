@@ -20,7 +20,8 @@ from momentmix.cli.console import (
 )
 from momentmix.cli.errors import ErrorsOption
 from momentmix.cli.gaps import Missing, gaps_option, usable_rows
-from momentmix.cli.reading import Files, ModelFile, rows_for
+from momentmix.cli.opening import Files
+from momentmix.cli.reading import ModelFile, rows_for
 from momentmix.cli.tables import TableOptions, reads_tables
 from momentmix.cli.writing import check_output, write_table
 from momentmix.distributions.mixture import Mixture
