@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, NamedTuple
@@ -12,7 +13,7 @@ import numpy as np
 import typer
 
 from momentmix.cli.gaps import Gaps, usable_rows
-from momentmix.cli.opening import open_rows, tell_left_out
+from momentmix.cli.opening import OpenTables, open_rows, tell_left_out
 from momentmix.cli.tables import TableOptions
 from momentmix.distributions.mixture import Mixture
 from momentmix.distributions.moment_tensors import MomentTensors
@@ -187,12 +188,28 @@ def rows_for(
     """The columns of the tables that a model speaks of: by its names, where both have names."""
     names = mixture.feature_names
     rows = read_rows(files, options, gaps, names, errors=errors, all_rows=True, whole=whole)
-    if rows.X.shape[1] != mixture.n_features:
-        raise ValueError(
-            f"{rows.source} has {rows.X.shape[1]} column(s), but the model has "
-            f"{mixture.n_features}; choose them with --columns"
-        )
+    _check_columns(rows.source, rows.X.shape[1], mixture)
     return rows
+
+
+@contextmanager
+def rows_in_blocks(
+    mixture: Mixture, files: Sequence[str], options: TableOptions, errors: str | None = None
+) -> Iterator[OpenTables]:
+    """The same columns, to be read a block at a time."""
+    names = mixture.feature_names
+    with open_rows(files, options, names, errors=errors, keep_all=True) as opened:
+        _check_columns(opened.source, len(opened.used), mixture)
+        tell_left_out(opened.left_out)
+        yield opened
+
+
+def _check_columns(source: str, columns: int, mixture: Mixture) -> None:
+    if columns != mixture.n_features:
+        raise ValueError(
+            f"{source} has {columns} column(s), but the model has {mixture.n_features}; choose "
+            "them with --columns"
+        )
 
 
 def is_table(name: str) -> bool:
