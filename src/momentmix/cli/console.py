@@ -61,6 +61,7 @@ _OPTIONS = {
     "max_iter": "--max-iter",
     "tol": "--tol",
     "prior": "--prior",
+    "polish": "--polish",
     "outliers": "--outliers",
     "order": "--order",
 }

@@ -71,11 +71,3 @@ class GapCount:
             parts.append(f"{self.empty:,} of {self.rows:,} rows have no value and {otherwise}")
         if parts:
             note(f"{'. '.join(parts)}.")
-
-
-def usable_rows(X: np.ndarray, gaps: Gaps, otherwise: str) -> np.ndarray:
-    """Which rows of X can be used; a line counts gaps, and says what becomes of the other rows."""
-    count = GapCount(gaps)
-    usable = count.usable(X)
-    count.tell(otherwise)
-    return usable

@@ -12,7 +12,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 import typer
 
-from momentmix.cli.gaps import Gaps, usable_rows
+from momentmix.cli.gaps import GapCount, Gaps
 from momentmix.cli.opening import OpenTables, open_rows, tell_left_out
 from momentmix.cli.tables import TableOptions
 from momentmix.distributions.mixture import Mixture
@@ -84,20 +84,26 @@ def read_rows(
     columns of the tables too.
     """
     with open_rows(files, options, preferred, errors=errors, keep_all=all_rows) as opened:
-        known, free = opened.tables[0].known, opened.free
-        blocks = [*opened.blocks(gaps)]
-        deviations = [block.errors for block in blocks if block.errors is not None]
-        X = np.concatenate([block.X for block in blocks])
-        found = Rows(
-            X,
-            opened.names,
-            opened.source,
-            opened.left_out,
-            read=len(X),
-            errors=np.concatenate(deviations) if deviations else None,
-            error_columns=opened.by_value,
-            table=whole_table(opened.tables, opened.used, len(X)) if whole else None,
-        )
+        return rows_of(opened, gaps, all_rows=all_rows, whole=whole)
+
+
+def rows_of(opened: OpenTables, gaps: Gaps, *, all_rows: bool = False, whole: bool = False) -> Rows:
+    """All rows of tables that are open, in memory; see :func:`read_rows`."""
+    known, free = opened.tables[0].known, opened.free
+    blocks = [*opened.blocks(gaps)]
+    deviations = [block.errors for block in blocks if block.errors is not None]
+    X = np.concatenate([block.X for block in blocks])
+    del blocks
+    found = Rows(
+        X,
+        opened.names,
+        opened.source,
+        opened.left_out,
+        read=len(X),
+        errors=np.concatenate(deviations) if deviations else None,
+        error_columns=opened.by_value,
+        table=whole_table(opened.tables, opened.used, len(X)) if whole else None,
+    )
     if free:
         found = _without(found, "empty", np.isnan(found.X).all(axis=0), known)
     if free and gaps != "drop":
@@ -107,7 +113,7 @@ def read_rows(
     if free and gaps == "drop":  # what is left of a column may be
         found = _without(found, "constant", _is_constant(found.X), known)
     tell_left_out(found.left_out)
-    return found._replace(notes=_few_values(found)) if free else found
+    return found._replace(notes=few_values(found.X, found.columns)) if free else found
 
 
 def _is_constant(X: np.ndarray) -> np.ndarray:
@@ -131,14 +137,13 @@ def _without(rows: Rows, reason: str, which: np.ndarray, known: Sequence[str]) -
     )
 
 
-def _few_values(rows: Rows) -> list[str]:
+def few_values(X: np.ndarray, names: Sequence[str]) -> list[str]:
     """A note on columns that look like labels, whose values a mixture would follow."""
-    if len(rows.X) < 10 * FEW_VALUES:
+    if len(X) < 10 * FEW_VALUES:
         return []
-    names = rows.columns
     counts = {
         name: len(np.unique(column[~np.isnan(column)]))
-        for name, column in zip(names, rows.X[:10_000].T, strict=True)
+        for name, column in zip(names, X[:10_000].T, strict=True)
         if np.all(np.isnan(column) | (column == np.floor(column)))
     }
     few = {name: count for name, count in counts.items() if count <= FEW_VALUES}
@@ -158,23 +163,41 @@ def _usable(rows: Rows, gaps: Gaps) -> Rows:
         return rows
     columns = zip(rows.columns, empty.sum(axis=0), strict=True)
     counts = Counter({name: int(count) for name, count in columns if count})
-    name, most = counts.most_common(1)[0]
-    if gaps == "drop" and empty.any(axis=1).all():
+    count = GapCount(gaps)
+    usable = count.usable(rows.X)
+    refuse_unusable(rows.source, gaps, counts, count.rows, count.left)
+    count.tell("were left out")
+    found = rows.some(usable)._replace(empty=count.empty, numbers=np.flatnonzero(usable))
+    return found._replace(gaps=counts) if gaps == "drop" else found
+
+
+def refuse_unusable(source: str, gaps: Gaps, counts: Counter[str], read: int, left: int) -> None:
+    """Refuse rows of which none is left, and columns of which nothing is known.
+
+    ``counts`` are the gaps of columns that have some, among all rows that were ``read``.
+    """
+    name, most = next(iter(counts.most_common(1)), ("", 0))
+    if gaps == "drop" and left == 0:
         raise ValueError(
-            f"{rows.source}: every row has a gap, {most:,} of {len(empty):,} in column {name}; "
+            f"{source}: every row has a gap, {most:,} of {read:,} in column {name}; "
             f"--missing keep uses the values that are there, --exclude {name} leaves the column out"
         )
-    usable = usable_rows(rows.X, gaps, "were left out")
-    if not usable.any():
-        raise ValueError(f"{rows.source}: no row has any value in a column that is used")
-    if most == len(empty):
+    if left == 0:
+        raise ValueError(f"{source}: no row has any value in a column that is used")
+    if most == read:
         raise ValueError(
-            f"{rows.source}: column {name} has no value in any row; --exclude {name} leaves it out"
+            f"{source}: column {name} has no value in any row; --exclude {name} leaves it out"
         )
-    found = rows.some(usable)._replace(
-        empty=int(empty.all(axis=1).sum()), numbers=np.flatnonzero(usable)
-    )
-    return found._replace(gaps=counts) if gaps == "drop" else found
+
+
+def check_count(components: int, rows: int, source: str) -> None:
+    """Refuse fits of more components than there are rows, and fits of one row."""
+    if components > rows:
+        raise ValueError(
+            f"-k {components} asks for more components than {source} has rows ({rows})"
+        )
+    if rows < 2:
+        raise ValueError(f"{source}: a mixture needs two rows at least, and there is one")
 
 
 def rows_for(

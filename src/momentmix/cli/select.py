@@ -20,7 +20,8 @@ from momentmix.cli.choosing import (
 )
 from momentmix.cli.console import Debug, Json, aside, note, plain_errors, show_json
 from momentmix.cli.errors import ErrorsOption
-from momentmix.cli.fit import prior_setting, warnings_as_notes
+from momentmix.cli.fit import prior_setting
+from momentmix.cli.fitted import warnings_as_notes
 from momentmix.cli.gaps import Missing, gaps_option
 from momentmix.cli.opening import Files
 from momentmix.cli.outliers import OutliersOption, outlier_setting, outliers_document
