@@ -194,7 +194,8 @@ def _needs_memory(
 ) -> list[str]:
     """What was asked for that cannot be had in blocks."""
     found = {
-        "-k and --covariance with a choice (give one number and one shape)": asked.number is None,
+        "-k auto and ranges (give one number)": asked.numbers is None or len(asked.numbers) > 1,
+        "--covariance with several shapes (give one)": len(asked.types) > 1,
         "--errors": errors is not None,
         "--outliers": settings["outliers"] != "none",
         "--prior cv": settings["prior"] == "cv",

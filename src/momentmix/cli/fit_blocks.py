@@ -44,8 +44,8 @@ def read_in_blocks(opened: OpenTables, asked: bool | None, unfit: Sequence[str])
         why = f"the rows take about {size / 2**30:.1f} GiB, so they are read in blocks"
     if unfit:
         raise ValueError(
-            f"{why}, where these cannot be had: {', '.join(unfit)}; leave them out, or give "
-            "--in-memory if the memory is large enough"
+            f"{why}, which does not go with {', '.join(unfit)}; leave that out, or give "
+            "--in-memory if there is memory enough"
         )
     if asked is None:
         note(f"{why}, again for every step; --in-memory reads them once.")

@@ -42,8 +42,8 @@ Output = Annotated[
 ]
 
 
-#: Numbers in the rows and probabilities that are worked at together.
-_NUMBERS_AT_ONCE = 4_000_000
+#: Numbers in the rows and probabilities that are worked at together; and in rows that are drawn.
+_NUMBERS_AT_ONCE, _NUMBERS_DRAWN = 1 << 20, 4_000_000
 #: Of the numbers that :func:`likelihoods` gives.
 _HEADINGS = {
     "rows": "rows",
@@ -250,7 +250,7 @@ def sample(
         mixture = Mixture.load(model)
         if count < 1:
             raise ValueError(f"-n must be at least 1, got {count}")
-        rng, most = np.random.default_rng(seed), max(1, _NUMBERS_AT_ONCE // mixture.n_features)
+        rng, most = np.random.default_rng(seed), max(1, _NUMBERS_DRAWN // mixture.n_features)
         with table_writer(output) as write, reading_bar(_bar_fits(output, False), rows=True) as bar:
             task = bar.add_task("drawing", total=count, rows=0)
             for start in range(0, count, most):
