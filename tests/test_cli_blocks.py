@@ -426,7 +426,7 @@ with open("/proc/self/status") as status:
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
 def test_memory_does_not_grow_with_the_rows(folder):
-    peaks, sizes = [], (150_000, 1_500_000)
+    peaks, sizes = [], (100_000, 1_000_000)
     for size in sizes:
         arguments = [sys.executable, "-c", MEASURED, str(size)]
         done = subprocess.run(arguments, capture_output=True, text=True)

@@ -50,7 +50,7 @@ def moments(
             if run.resumed:
                 say(f"going on from {run.checkpoint} after {run.moments.count:,} rows", err)
             total = sum(table.size for table in opened)
-            task = bar.add_task("reading", total=total, rows=run.moments.count)
+            task = bar.add_task("reading", total=total or None, rows=run.moments.count)
             found = run.run(
                 lambda rows, share: bar.update(task, completed=int(share * total), rows=rows)
             )

@@ -44,6 +44,8 @@ Output = Annotated[
 
 #: Numbers in the rows and probabilities that are worked at together; and in rows that are drawn.
 _NUMBERS_AT_ONCE, _NUMBERS_DRAWN = 1 << 20, 4_000_000
+#: More rows than this are a slip of the finger: they would take weeks, and terabytes.
+_MOST_DRAWN = 10**12
 #: Of the numbers that :func:`likelihoods` gives.
 _HEADINGS = {
     "rows": "rows",
@@ -250,6 +252,8 @@ def sample(
         mixture = Mixture.load(model)
         if count < 1:
             raise ValueError(f"-n must be at least 1, got {count}")
+        if count > _MOST_DRAWN:
+            raise ValueError(f"-n must be at most {_MOST_DRAWN:,}, got {count:,}")
         rng, most = np.random.default_rng(seed), max(1, _NUMBERS_DRAWN // mixture.n_features)
         with table_writer(output) as write, reading_bar(_bar_fits(output, False), rows=True) as bar:
             task = bar.add_task("drawing", total=count, rows=0)
