@@ -200,7 +200,7 @@ class TestQueries:
 def small_blocks(monkeypatch):
     """Blocks of about a hundred rows."""
     monkeypatch.setattr(tables, "PIECE_BYTES", 1600)
-    monkeypatch.setattr("momentmix.cli.use._NUMBERS_AT_ONCE", 200)
+    monkeypatch.setattr("momentmix.cli.reading.NUMBERS_AT_ONCE", 200)
     monkeypatch.setattr("momentmix.cli.use._NUMBERS_DRAWN", 200)
     monkeypatch.setattr("momentmix.cli.writing._ROWS_TOGETHER", 120)
 
@@ -254,7 +254,7 @@ def test_notes_and_sums_of_blocks(folder, monkeypatch):
     ]
     whole = [run(*command) for command in commands]
     monkeypatch.setattr(tables, "PIECE_BYTES", 1600)
-    monkeypatch.setattr("momentmix.cli.use._NUMBERS_AT_ONCE", 200)
+    monkeypatch.setattr("momentmix.cli.reading.NUMBERS_AT_ONCE", 200)
     for (out, err), command in zip(whole, commands, strict=True):
         again, notes = run(*command)
         assert notes == err
@@ -407,15 +407,15 @@ def test_killed_while_it_writes(folder):
 #: In blocks of a few ten thousand rows, so that some hundred thousand rows are many blocks.
 MEASURED = """
 import sys
-from momentmix.cli import app, use, writing
+from momentmix.cli import app, reading, use, writing
 from momentmix.files import table
 table.PIECE_BYTES = 1 << 20
-use._NUMBERS_AT_ONCE = use._NUMBERS_DRAWN = 1 << 17
+reading.NUMBERS_AT_ONCE = use._NUMBERS_DRAWN = 1 << 17
 writing._ROWS_TOGETHER = 1 << 15
 for command in (
     "sample model.json -n {0} -o {0}.parquet --seed 0",
     "predict model.json {0}.parquet -o p.npy --proba",
-    "score model.json {0}.parquet -o s.csv",
+    "score model.json {0}.parquet -o s.npy",
     "fit {0}.parquet -k 2 --covariance diag --in-blocks --polish newton",
 ):
     app(command.format(sys.argv[1]).split(), standalone_mode=False)
@@ -426,7 +426,7 @@ with open("/proc/self/status") as status:
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
 def test_memory_does_not_grow_with_the_rows(folder):
-    peaks, sizes = [], (100_000, 1_000_000)
+    peaks, sizes = [], (200_000, 2_000_000)
     for size in sizes:
         arguments = [sys.executable, "-c", MEASURED, str(size)]
         done = subprocess.run(arguments, capture_output=True, text=True)

@@ -13,8 +13,8 @@ from momentmix.blocks.batches import Batch, BatchRows
 from momentmix.cli.console import in_terms_of_options, note
 from momentmix.cli.fitted import Settings, origin_of, warnings_as_notes
 from momentmix.cli.gaps import GapCount, Gaps
-from momentmix.cli.opening import OpenTables, tell_left_out
-from momentmix.cli.reading import check_count, few_values, refuse_unusable
+from momentmix.cli.opening import Block, OpenTables, tell_left_out
+from momentmix.cli.reading import check_count, few_values, refuse_unusable, rows_at_once
 from momentmix.distributions.mixture import Mixture
 from momentmix.estimators.moment_mixture import MomentMixture
 from momentmix.files.query_table import QueryTable
@@ -216,8 +216,11 @@ def _usable_blocks(opened: OpenTables, gaps: Gaps, what: str) -> Iterator[np.nda
 def _of_all(opened: OpenTables, gaps: Gaps, mixture: Mixture) -> AllRows:
     """What all rows say under a mixture, in one more pass."""
     rows, total, certainty = 0, 0.0, None
+    most = rows_at_once(mixture)
     for X in _usable_blocks(opened, gaps, "scoring"):
-        part = certainty_of(mixture, X)
-        rows, total = rows + len(X), total + float(np.sum(to_numpy(mixture.log_prob(X))))
-        certainty = part if certainty is None else certainty + part
+        for part in Block(X).parts(most):
+            rows += len(part.X)
+            total += float(np.sum(to_numpy(mixture.log_prob(part.X))))
+            sure = certainty_of(mixture, part.X)
+            certainty = sure if certainty is None else certainty + sure
     return AllRows(rows, total, certainty)

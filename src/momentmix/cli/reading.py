@@ -24,6 +24,8 @@ from momentmix.observed import noise_of_errors
 from momentmix.summary import Distribution
 
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file (.json).")]
+#: Numbers in rows and probabilities that are worked at together.
+NUMBERS_AT_ONCE = 1 << 20
 #: So many different whole numbers may be labels.
 FEW_VALUES = 5
 
@@ -225,6 +227,11 @@ def rows_in_blocks(
         _check_columns(opened.source, len(opened.used), mixture)
         tell_left_out(opened.left_out)
         yield opened
+
+
+def rows_at_once(mixture: Mixture) -> int:
+    """As many rows as are worked at together, so that memory stays flat with many components."""
+    return max(1, NUMBERS_AT_ONCE // (mixture.n_components + mixture.n_features))
 
 
 def _check_columns(source: str, columns: int, mixture: Mixture) -> None:

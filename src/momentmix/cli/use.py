@@ -23,7 +23,7 @@ from momentmix.cli.console import (
 from momentmix.cli.errors import ErrorsOption
 from momentmix.cli.gaps import GapCount, Missing, gaps_option
 from momentmix.cli.opening import Block, Files
-from momentmix.cli.reading import ModelFile, rows_in_blocks
+from momentmix.cli.reading import ModelFile, rows_at_once, rows_in_blocks
 from momentmix.cli.tables import TableOptions, reads_tables
 from momentmix.cli.writing import Columns, check_output, table_writer
 from momentmix.distributions.mixture import Mixture
@@ -42,8 +42,8 @@ Output = Annotated[
 ]
 
 
-#: Numbers in the rows and probabilities that are worked at together; and in rows that are drawn.
-_NUMBERS_AT_ONCE, _NUMBERS_DRAWN = 1 << 20, 4_000_000
+#: Numbers in the rows that are drawn together.
+_NUMBERS_DRAWN = 4_000_000
 #: More rows than this are a slip of the finger: they would take weeks, and terabytes.
 _MOST_DRAWN = 10**12
 #: Of the numbers that :func:`likelihoods` gives.
@@ -93,7 +93,7 @@ def predict(
             nullcontext(gathered.append) if as_json else table_writer(output) as write,
         ):
             for block in rows.blocks(gaps, "predicting", bar=_bar_fits(output, as_json)):
-                for part in block.parts(_rows_at_once(mixture)):
+                for part in block.parts(rows_at_once(mixture)):
                     told = counts.usable(part.X)
                     found = predictions(mixture, part, told, proba)
                     labels = found["component"][told].filled()
@@ -133,11 +133,6 @@ def _in_one(parts: Sequence[Columns], name: str) -> list[float | None]:
     return [cell for part in parts for cell in part[name].tolist()]
 
 
-def _rows_at_once(mixture: Mixture) -> int:
-    """As many rows as are worked at together, so that memory stays flat with many components."""
-    return max(1, _NUMBERS_AT_ONCE // (mixture.n_components + mixture.n_features))
-
-
 def _bar_fits(output: Path | None, elsewhere: bool) -> bool:
     """Whether a bar does not get between the rows of a table on the same terminal."""
     return output is not None or elsewhere or not out.is_terminal
@@ -174,7 +169,7 @@ def score(
             nullcontext() if output is None else table_writer(output) as write,
         ):
             for block in rows.blocks(gaps, "scoring"):
-                for part in block.parts(_rows_at_once(mixture)):
+                for part in block.parts(rows_at_once(mixture)):
                     told = counts.usable(part.X)
                     log_density, some = (
                         np.ma.masked_array(np.zeros(len(told)), ~told),

@@ -48,7 +48,7 @@ class AllRows(NamedTuple):
     """What is known of all rows, where these are too many to be held at once."""
 
     rows: int  # that have a value
-    log_likelihood: float
+    log_likelihood: float  # NaN where a fit was stopped before it was known
     certainty: Certainty | None = None
 
 
@@ -195,7 +195,8 @@ class FitSummary:
     def log_likelihood(self) -> float | None:
         """Of all rows together."""
         if self.of_all is not None:
-            return self.of_all.log_likelihood
+            total = self.of_all.log_likelihood
+            return total if np.isfinite(total) else None
         if self.X is None:
             return None
         return float(np.sum(to_numpy(self.mixture.log_prob(self.X, self.noise))))
