@@ -184,7 +184,9 @@ def fit_blocks(
             f"of columns rest on {len(sample):,} of them, drawn at random."
         )
     dropped = seen.count.rows - seen.count.left
-    gaps_told = dict(zip(opened.used, seen.gaps.tolist(), strict=True))
+    # Of the rows that are used, as in memory, unless rows with gaps are not used.
+    counts = seen.gaps if gaps == "drop" else seen.gaps - seen.count.empty
+    gaps_told = dict(zip(opened.used, counts.tolist(), strict=True))
     return found, FitSummary(
         mixture,
         opened.source,

@@ -253,7 +253,10 @@ class FitSummary:
         if self.X is None:
             return []
         origin = self.origin or Origin()
-        found = column_summaries(self.X, names_of(self.mixture), origin.gaps, origin.rows_read)
+        among = origin.rows_read
+        if self.of_all is not None and origin.rows_dropped == origin.rows_empty:
+            among = self.of_all.rows
+        found = column_summaries(self.X, names_of(self.mixture), origin.gaps, among)
         return with_costs(found, self.mixture, self.X, self.errors)
 
     @property
