@@ -282,7 +282,7 @@ def test_show(folder):
          "no column 7 for --columns; it has none with a name, but positions 0 to 2"),
         (["show", "weights.json"], "weights.json is not a momentmix model: weights"),
         (["show", "truth.json"], "momentmix model: a parameter holds something else"),
-        (["sample", "model.json", "-n", str(10**20)], "momentmix: "),
+        (["sample", "model.json", "-n", str(10**20)], "-n must be at most 1,000,000,000,000"),
         (["fit", "m.npz", "-k", "auto"], "-k auto needs rows"),
         (["fit", "m.npz", "-k", "9" * 20], "components are more than any number of moments"),
         (["fit", "data.csv", "-k", "9" * 20, "--columns", "width,height"],

@@ -340,10 +340,10 @@ def test_refused_in_one_line(name, data, message, options, fit):
     assert out == ""
 
 
-def test_folders_and_pipes_are_refused(fit, tmp_path):
+def test_folders_without_tables_are_refused(fit, tmp_path):
     (tmp_path / "tables").mkdir()
     done = CliRunner().invoke(app, ["fit", "tables", "-k", "1"])
-    assert "tables is a folder; name the tables in it, such as tables/*.csv" in done.stderr
+    assert "tables is a folder without tables; those end with .parquet" in done.stderr
 
 
 def test_rows_without_a_value_get_no_component(fit, tmp_path):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Annotated
 
 import numpy as np
@@ -18,7 +17,7 @@ from momentmix.goodness import LEVEL, TestsByOrder, moment_test
 from momentmix.goodness import compare as compared
 from momentmix.summary import Distribution, Match, moment_match
 
-_Operand = Annotated[Path, typer.Argument(help="A model (.json), moments (.npz) or a table.")]
+_Operand = Annotated[str, typer.Argument(help="A model (.json), moments (.npz) or a table.")]
 
 
 @reads_tables
@@ -65,7 +64,7 @@ def compare(
             if tests is not None:
                 for each, test in zip(orders, tests, strict=True):
                     each |= {"p_value": test.p_value, "sentence": test.sentence}
-            show_json({"a": str(a), "b": str(b), "orders": orders})
+            show_json({"a": a, "b": b, "orders": orders})
             return
         shown = _columns(matches, tests)
         show_table(f"{a} against {b}", [*shown], [*zip(*shown.values(), strict=True)])
@@ -96,7 +95,7 @@ def _tests(
         return None
 
 
-def _read_both(a: Path, b: Path, options: TableOptions) -> tuple[Distribution, Distribution]:
+def _read_both(a: str, b: str, options: TableOptions) -> tuple[Distribution, Distribution]:
     """Both, the same columns of them. A model or moments come first: they have no others."""
     first, second = sorted((a, b), key=is_table)
     one, names = read_distribution(first, options)
@@ -105,7 +104,7 @@ def _read_both(a: Path, b: Path, options: TableOptions) -> tuple[Distribution, D
         raise ValueError(
             f"{first} has the columns {', '.join(names)}, but {second} has {', '.join(theirs)}"
         )
-    return (one, other) if first is a else (other, one)
+    return (one, other) if first == a else (other, one)
 
 
 def _columns(matches: Sequence[Match], tests: TestsByOrder | None) -> dict[str, list[str]]:

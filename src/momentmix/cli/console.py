@@ -61,6 +61,7 @@ _OPTIONS = {
     "max_iter": "--max-iter",
     "tol": "--tol",
     "prior": "--prior",
+    "polish": "--polish",
     "outliers": "--outliers",
     "order": "--order",
 }
@@ -214,15 +215,17 @@ def working(what: str) -> AbstractContextManager[object]:
     return err.status(what) if err.is_terminal else nullcontext()
 
 
-def reading_bar() -> Progress:
+def reading_bar(wanted: bool = True, rows: bool = False) -> Progress:
+    """A bar on a terminal for those who wait, unless it is not wanted; of bytes, or of rows."""
+    shown = wanted and err.is_terminal
     # Before rich 14.3 a disabled bar still ends with an empty line, hence the quiet console.
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
-        DownloadColumn(binary_units=True),
+        *(() if rows else (DownloadColumn(binary_units=True),)),
         TextColumn("{task.fields[rows]:,} rows"),
         TimeRemainingColumn(),
-        console=err if err.is_terminal else Console(quiet=True),
+        console=err if shown else Console(quiet=True),
         transient=True,
-        disable=not err.is_terminal,
+        disable=not shown,
     )

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 import time
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal, TypedDict
+from typing import Annotated, Literal
 
 import numpy as np
 import typer
@@ -20,61 +16,51 @@ from momentmix.cli.choosing import (
     CovarianceHelp,
     CriterionOption,
     Wanted,
-    choices_document,
     compare_rows,
-    show_choices,
     wanted,
 )
 from momentmix.cli.console import (
     Debug,
     Json,
-    JsonValue,
     aside,
-    by_option,
     err,
     in_terms_of_options,
-    note,
-    out,
+    one_of,
     plain_errors,
     show_json,
     working,
 )
 from momentmix.cli.errors import ErrorsOption
+from momentmix.cli.fit_blocks import fit_blocks, read_in_blocks
+from momentmix.cli.fitted import (
+    Settings,
+    origin_of,
+    show_summary,
+    summary_document,
+    warnings_as_notes,
+)
 from momentmix.cli.gaps import Missing, gaps_option
+from momentmix.cli.opening import TABLES, open_rows
 from momentmix.cli.outliers import (
     OutlierSetting,
     OutliersOption,
     outlier_setting,
-    outliers_document,
 )
-from momentmix.cli.reading import TABLES, Rows, read_rows
-from momentmix.cli.show import mixture_document, show_mixture
+from momentmix.cli.reading import Rows, check_count, rows_of
 from momentmix.cli.tables import TableOptions, reads_tables
 from momentmix.cli.writing import check_output
-from momentmix.covariance import CovarianceName
 from momentmix.distributions.moment_tensors import MomentTensors
 from momentmix.estimators.moment_mixture import MomentMixture
 from momentmix.estimators.settings import check_mixture_settings
-from momentmix.selection import Choice, Selection
-from momentmix.summary import FitSummary, Origin
-
-
-class Settings(TypedDict):
-    """Parameters of MomentMixture that the command sets."""
-
-    covariance_type: CovarianceName
-    order: int | Literal["auto"]
-    random_state: int
-    max_iter: int
-    tol: float
-    prior: float | Literal["auto", "cv"] | None
-    outliers: OutlierSetting
+from momentmix.files.query_table import is_query
+from momentmix.selection import Choice
+from momentmix.summary import FitSummary
 
 
 @reads_tables
 def fit(
     files: Annotated[
-        list[Path],
+        list[str],
         typer.Argument(help=f"{TABLES} Or one file of moments (.npz).", metavar="TABLES"),
     ],
     components: Annotated[
@@ -101,6 +87,22 @@ def fit(
     ] = "auto",
     order: Annotated[
         int | None, typer.Option(help="The highest order to match, where moments are fitted.")
+    ] = None,
+    polish: Annotated[
+        str,
+        typer.Option(
+            help="How the likelihood is climbed at the end: em, newton in fewer passes over the "
+            "rows, or none, which leaves the estimate from moments."
+        ),
+    ] = "em",
+    in_blocks: Annotated[
+        bool | None,
+        typer.Option(
+            "--in-blocks/--in-memory",
+            help="Read the rows in blocks, again for every step, or all of them into memory; by "
+            "default in blocks if they take more than 2 GiB.",
+            show_default=False,
+        ),
     ] = None,
     compare_em: Annotated[
         bool, typer.Option("--compare-em", help="Fit scikit-learn's EM too, from ten starts.")
@@ -137,6 +139,7 @@ def fit(
             "random_state": seed,
             "max_iter": max_iter,
             "tol": tol,
+            "polish": polish_setting(polish),
             "prior": prior_setting(prior),
             "outliers": outlier_setting(outliers),
         }
@@ -144,7 +147,7 @@ def fit(
             check_mixture_settings(
                 MomentMixture(1 if asked.number is None else asked.number, **settings)
             )
-        if files[0].suffix.lower() == ".npz":
+        if Path(files[0]).suffix.lower() == ".npz" and not is_query(files[0]):
             if len(files) > 1 or options != TableOptions():
                 raise ValueError("give one file of moments alone; its columns are chosen already")
             if compare_em:
@@ -153,12 +156,22 @@ def fit(
                 raise ValueError("--errors needs the rows; moments have no errors of their own")
             if settings["outliers"] != "none":
                 raise ValueError("--outliers needs the rows; moments do not tell one from another")
-            found, summary = fit_moments(files[0], asked.number, settings)
+            if settings["polish"] == "newton":
+                raise ValueError("--polish newton needs the rows; moments have no likelihood")
+            if in_blocks is not None:
+                raise ValueError("--in-blocks and --in-memory are for rows; moments have none")
+            found, summary = fit_moments(Path(files[0]), asked.number, settings)
         else:
-            rows = read_rows(files, options, gaps, errors=errors)
-            if compare_em:
-                _check_for_em(rows, settings["outliers"])
-            found, summary = fit_rows(rows, asked, settings)
+            unfit = _needs_memory(asked, settings, errors, compare_em)
+            with open_rows(files, options, errors=errors) as opened:
+                if read_in_blocks(opened, in_blocks, unfit):
+                    assert asked.number is not None  # or it would have been refused
+                    found, summary = fit_blocks(opened, asked.number, settings, gaps)
+                else:
+                    rows = rows_of(opened, gaps)
+                    if compare_em:
+                        _check_for_em(rows, settings["outliers"])
+                    found, summary = fit_rows(rows, asked, settings)
             if compare_em:
                 with working("fitting scikit-learn's EM from ten starts"):
                     summary.add_scikit_learn(seed)
@@ -174,6 +187,21 @@ def fit(
                     aside(f"{what}: {path}")
         if found.interrupted_ or any(choice.fit.interrupted_ for choice in summary.choices):
             raise KeyboardInterrupt  # after the best so far has been kept
+
+
+def _needs_memory(
+    asked: Wanted, settings: Settings, errors: str | None, compare_em: bool
+) -> list[str]:
+    """What was asked for that cannot be had in blocks."""
+    found = {
+        "-k auto and ranges (give one number)": asked.numbers is None or len(asked.numbers) > 1,
+        "--covariance with several shapes (give one)": len(asked.types) > 1,
+        "--errors": errors is not None,
+        "--outliers": settings["outliers"] != "none",
+        "--prior cv": settings["prior"] == "cv",
+        "--compare-em": compare_em,
+    }
+    return [option for option, given in found.items() if given]
 
 
 def _check_for_em(rows: Rows, outliers: OutlierSetting) -> None:
@@ -206,12 +234,7 @@ def fit_rows(rows: Rows, asked: Wanted, settings: Settings) -> tuple[MomentMixtu
     """A fit with a given number of components, or the best of those that are compared."""
     choices: list[Choice] = []
     least = 1 if asked.numbers is None else asked.numbers[0]
-    if least > len(rows.X):
-        raise ValueError(
-            f"-k {least} asks for more components than {rows.source} has rows ({len(rows.X)})"
-        )
-    if len(rows.X) < 2:
-        raise ValueError(f"{rows.source}: a mixture needs two rows at least, and there is one")
+    check_count(least, len(rows.X), rows.source)
     begin = time.perf_counter()
     with in_terms_of_options(), warnings_as_notes() as notes:
         if asked.number is None:
@@ -233,7 +256,7 @@ def fit_rows(rows: Rows, asked: Wanted, settings: Settings) -> tuple[MomentMixtu
         notes=[*rows.notes, *notes],
         collapsed=list(found.collapsed_),
         origin=replace(
-            _origin(settings, found.covariance_type_),
+            origin_of(settings, found.covariance_type_),
             rows_read=rows.read,
             rows_dropped=rows.dropped,
             rows_empty=rows.empty,
@@ -269,103 +292,9 @@ def fit_moments(
         seconds=seconds,
         notes=notes,
         collapsed=list(found.collapsed_),
-        origin=_origin(settings, found.covariance_type_),
+        origin=origin_of(settings, found.covariance_type_),
         estimator=found,
     )
-
-
-def _origin(settings: Settings, covariance: str) -> Origin:
-    """What it takes to make a fit again."""
-    program, *arguments = sys.argv
-    known = Path(program).name in ("momentmix", "momentmix.exe", "__main__.py")
-    return Origin(
-        command=shlex.join(["momentmix", *arguments]) if known else None,
-        seed=settings["random_state"],
-        settings={
-            "covariances": covariance,
-            "prior": "none" if settings["prior"] is None else str(settings["prior"]),
-            "outliers": str(settings["outliers"]),
-            "order of moments": str(settings["order"]),
-            "most iterations": str(settings["max_iter"]),
-            "tolerance": f"{settings['tol']:g}",
-        },
-    )
-
-
-def show_summary(summary: FitSummary) -> None:
-    """What a person reads after a fit."""
-    if summary.choices and out.is_terminal:  # a pipe gets one table
-        show_choices(Selection(summary.choices, summary.criterion))
-    show_mixture(summary.mixture)
-    value = summary.log_likelihood
-    if value is not None:
-        bic = "no BIC" if summary.collapsed else f"BIC {summary.bic(value):,.2f}"
-        aside(f"log-likelihood {value:,.2f}, {bic}, {summary.seconds:.2g} s")
-    for rival in summary.rivals:
-        aside(f"{rival.name}: log-likelihood {rival.log_likelihood:,.2f}, {rival.seconds:.2g} s")
-    if summary.outliers is not None:
-        note(summary.outliers.sentence)
-    for remark in summary.remarks:
-        note(remark)
-
-
-def summary_document(summary: FitSummary) -> dict[str, JsonValue]:
-    """What ``--json`` prints."""
-    value, origin = summary.log_likelihood, summary.origin
-    return {
-        "source": summary.source,
-        "rows": summary.rows,
-        "rows_dropped": 0 if origin is None else origin.rows_dropped,
-        "left_out": {} if origin is None else dict(origin.left_out),
-        "gaps": {column.name: column.gaps for column in summary.columns if column.gaps},
-        "seconds": summary.seconds,
-        "log_likelihood": value,
-        "aic": None if value is None or summary.collapsed else summary.aic(value),
-        "bic": None if value is None or summary.collapsed else summary.bic(value),
-        "mixture": mixture_document(summary.mixture),
-        "outliers": outliers_document(summary.outliers),
-        **sureness_document(summary),
-        "moments": [match._asdict() for match in summary.matches],
-        "tests": [test._asdict() for test in summary.tests or ()],
-        "choices": choices_document(summary.choices),
-        "rivals": [rival._asdict() for rival in summary.rivals],
-        "remarks": summary.remarks,
-    }
-
-
-def sureness_document(summary: FitSummary) -> dict[str, JsonValue]:
-    """How sure the parameters are, and how sure rows are of their components."""
-    sure, rows = summary.sureness, summary.certainty
-    document: dict[str, JsonValue] = {"uncertainty": None, "classification": None}
-    if sure is not None:
-        document["uncertainty"] = {
-            "standard_errors": sure.errors._asdict(),
-            "interval_95": {"low": sure.low._asdict(), "high": sure.high._asdict()},
-            "doubt": sure.doubt,
-        }
-    if rows is not None:
-        document["classification"] = {
-            "relative_entropy": rows.relative_entropy,
-            "uncertainty": rows.uncertainty,
-            "sure_rows": rows.sure,
-            "doubtful_rows": int(rows.doubtful.sum()),
-            "rows_of_components": rows.taken,
-        }
-    return document
-
-
-@contextmanager
-def warnings_as_notes() -> Iterator[list[str]]:
-    """Warnings of a fit as sentences, each once; known when the block has ended."""
-    notes: list[str] = []
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        yield notes
-    for warning in caught:
-        text = by_option(str(warning.message))
-        text = text[:1].upper() + text[1:] + "." * (not text.endswith("."))
-        if text not in notes:
-            notes.append(text)
 
 
 def prior_setting(text: str) -> float | Literal["auto", "cv"] | None:
@@ -376,3 +305,8 @@ def prior_setting(text: str) -> float | Literal["auto", "cv"] | None:
         return float(text)
     except ValueError:
         raise ValueError(f"--prior is auto, cv, none or a number of rows, got {text!r}") from None
+
+
+def polish_setting(text: str) -> Literal["em", "newton"] | None:
+    words: dict[str, Literal["em", "newton"] | None] = {"em": "em", "newton": "newton"}
+    return words.get(one_of("--polish", text, "em", "newton", "none"))

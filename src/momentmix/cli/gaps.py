@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
@@ -27,24 +28,46 @@ def gaps_option(text: str) -> Gaps:
     return one_of("--missing", text, "keep", "drop", "error")
 
 
-def usable_rows(X: np.ndarray, gaps: Gaps, otherwise: str) -> np.ndarray:
-    """Which rows of X can be used; a line counts gaps, and says what becomes of the other rows."""
-    empty = np.isnan(X)
-    some, none = empty.any(axis=1), empty.all(axis=1)
-    if gaps == "drop":
-        if some.any():
-            note(f"{some.sum():,} of {len(X):,} rows have gaps and {otherwise}.")
-        return ~some
-    parts = []
-    partly = some & ~none
-    if partly.any():
-        cells = int(empty[partly].sum())
-        parts.append(
-            f"{counted(cells, 'cell')} of {X.size:,}, in {partly.sum():,} of {len(X):,} rows, "
-            f"{'is a gap' if cells == 1 else 'are gaps'}; the other values of these rows are used"
-        )
-    if none.any():
-        parts.append(f"{none.sum():,} of {len(X):,} rows have no value and {otherwise}")
-    if parts:
-        note(f"{'. '.join(parts)}.")
-    return ~none
+@dataclass
+class GapCount:
+    """How many cells and rows have gaps, of rows that come in blocks."""
+
+    gaps: Gaps
+    rows: int = 0
+    cells: int = 0  # in all rows
+    partial: int = 0  # rows with gaps and values
+    empty: int = 0  # rows without any value
+    missing: int = 0  # cells that are gaps, in rows that have values
+
+    def usable(self, X: np.ndarray) -> np.ndarray:
+        """Which rows of a block can be used; they are counted."""
+        gaps = np.isnan(X)
+        some, none = gaps.any(axis=1), gaps.all(axis=1)
+        partly = some & ~none
+        self.rows, self.cells = self.rows + len(X), self.cells + X.size
+        self.partial, self.empty = self.partial + int(partly.sum()), self.empty + int(none.sum())
+        self.missing += int(gaps[partly].sum())
+        return ~some if self.gaps == "drop" else ~none
+
+    @property
+    def left(self) -> int:
+        """Rows that can be used."""
+        return self.rows - self.empty - (self.partial if self.gaps == "drop" else 0)
+
+    def tell(self, otherwise: str) -> None:
+        """A line that counts gaps, and says what becomes of the rows that cannot be used."""
+        if self.gaps == "drop":
+            if self.left < self.rows:
+                note(f"{self.rows - self.left:,} of {self.rows:,} rows have gaps and {otherwise}.")
+            return
+        parts = []
+        if self.partial:
+            are = "is a gap" if self.missing == 1 else "are gaps"
+            parts.append(
+                f"{counted(self.missing, 'cell')} of {self.cells:,}, in {self.partial:,} of "
+                f"{self.rows:,} rows, {are}; the other values of these rows are used"
+            )
+        if self.empty:
+            parts.append(f"{self.empty:,} of {self.rows:,} rows have no value and {otherwise}")
+        if parts:
+            note(f"{'. '.join(parts)}.")

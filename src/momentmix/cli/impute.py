@@ -11,7 +11,8 @@ import typer
 
 from momentmix.cli.console import Debug, aside, note, plain_errors, working
 from momentmix.cli.errors import ErrorsOption
-from momentmix.cli.reading import Files, ModelFile, rows_for
+from momentmix.cli.opening import Files
+from momentmix.cli.reading import ModelFile, rows_for
 from momentmix.cli.tables import TableOptions, reads_tables
 from momentmix.cli.use import Output, free_name
 from momentmix.cli.writing import check_output, write_table

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from momentmix.cli.console import Debug, err, note, one_of, plain_errors, reading_bar, say
-from momentmix.cli.reading import TABLES, choose, open_files, tell_left_out
+from momentmix.cli.opening import Files, choose, open_files, tell_left_out
 from momentmix.cli.tables import TableOptions, reads_tables
 from momentmix.cli.writing import check_output
 from momentmix.distributions.accumulate import Gaps, Pass
@@ -17,7 +17,7 @@ from momentmix.distributions.accumulate import Gaps, Pass
 
 @reads_tables
 def moments(
-    files: Annotated[list[Path], typer.Argument(help=TABLES, metavar="TABLES")],
+    files: Files,
     output: Annotated[
         Path, typer.Option("-o", "--output", help="Write the moments to this file (.npz).")
     ],
@@ -39,7 +39,7 @@ def moments(
     Example: `momentmix moments part-*.parquet --order 4 -o moments.npz`
     """
     with plain_errors(debug):
-        if any(str(path) == "-" for path in files):
+        if any(name == "-" for name in files):
             raise ValueError("moments reads files, so that it can go on after a stop; - is none")
         check_output(output, (".npz",))
         options = tables()
@@ -50,7 +50,7 @@ def moments(
             if run.resumed:
                 say(f"going on from {run.checkpoint} after {run.moments.count:,} rows", err)
             total = sum(table.size for table in opened)
-            task = bar.add_task("reading", total=total, rows=run.moments.count)
+            task = bar.add_task("reading", total=total or None, rows=run.moments.count)
             found = run.run(
                 lambda rows, share: bar.update(task, completed=int(share * total), rows=rows)
             )

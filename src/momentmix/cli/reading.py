@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
-import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, NamedTuple
@@ -15,23 +12,20 @@ from typing import Annotated, NamedTuple
 import numpy as np
 import typer
 
-from momentmix.cli.console import note, reading_bar
-from momentmix.cli.errors import error_columns, split_errors, tell_errors, without_errors
-from momentmix.cli.gaps import HINT, Gaps, usable_rows
+from momentmix.cli.gaps import GapCount, Gaps
+from momentmix.cli.opening import OpenTables, open_rows, tell_left_out
 from momentmix.cli.tables import TableOptions
 from momentmix.distributions.mixture import Mixture
 from momentmix.distributions.moment_tensors import MomentTensors
 from momentmix.distributions.samples import Samples
-from momentmix.files.columns import NUMBERS, Wanted
-from momentmix.files.tables import Table, choose_from, open_table
+from momentmix.files.query_table import is_query
 from momentmix.files.whole import WholeTable, whole_table
-from momentmix.files.writing import naming
 from momentmix.observed import noise_of_errors
 from momentmix.summary import Distribution
 
-TABLES = "Tables of numbers: text, Excel, Parquet, Arrow or .npy files; - is standard input."
-Files = Annotated[list[Path], typer.Argument(help=TABLES, metavar="TABLES")]
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file (.json).")]
+#: Numbers in rows and probabilities that are worked at together.
+NUMBERS_AT_ONCE = 1 << 20
 #: So many different whole numbers may be labels.
 FEW_VALUES = 5
 
@@ -73,61 +67,8 @@ class Rows(NamedTuple):
         return self._replace(X=self.X[which], errors=errors)
 
 
-@contextmanager
-def open_files(files: Sequence[Path], options: TableOptions) -> Iterator[list[Table]]:
-    """The tables of some files, one of which may be standard input; no columns are chosen yet."""
-    with ExitStack() as stack:
-        tables = []
-        for file in files:
-            path, label = file, None
-            if str(file) == "-":
-                path, label = stack.enter_context(_standard_input()), "standard input"
-            tables.append(open_table(path, label=label, options=options.options))
-        yield tables
-
-
-@contextmanager
-def _standard_input() -> Iterator[Path]:
-    """Standard input as a file."""
-    stream = sys.stdin.buffer
-    with tempfile.TemporaryDirectory(prefix="momentmix-") as folder:
-        first = stream.read(16)
-        if not first:
-            raise ValueError("standard input: nothing came")
-        path = Path(folder) / "input"
-        with naming(f"the copy of standard input in {folder}"), open(path, "wb") as file:
-            file.write(first)
-            shutil.copyfileobj(stream, file, 1 << 20)
-        yield path
-
-
-def choose(tables: Sequence[Table], wanted: Wanted) -> list[tuple[str, str]]:
-    """Have tables read the columns that are wanted, and tell how; returns what is left out."""
-    left_out = choose_from(tables, wanted).left_out
-    for line in dict.fromkeys(line for table in tables for line in table.said):
-        note(f"{line}.")
-    return left_out
-
-
-def tell_left_out(left_out: Sequence[tuple[str, str]]) -> None:
-    """One line about columns that are not used."""
-    if not left_out:
-        return
-    by_reason: dict[str, list[str]] = {}
-    for name, reason in left_out:
-        by_reason.setdefault(reason, []).append(name)
-    parts = [f"{_some(names)} ({reason})" for reason, names in by_reason.items()]
-    more = "; --all-columns keeps all numbers" if {*by_reason} & NUMBERS else ""
-    note(f"left out {', '.join(parts)}{more}.")
-
-
-def _some(names: Sequence[str], most: int = 6) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
-
-
 def read_rows(
-    files: Sequence[Path],
+    files: Sequence[str],
     options: TableOptions,
     gaps: Gaps,
     preferred: Sequence[str] | None = None,
@@ -144,51 +85,27 @@ def read_rows(
     ``errors`` are the columns of standard errors, as the user names them. ``whole`` keeps the other
     columns of the tables too.
     """
-    with open_files(files, options) as tables, reading_bar() as bar:
-        first = tables[0]
-        wanted = _wanted(first, options.wanted, preferred)
-        if all_rows:
-            wanted = wanted._replace(keep_all=True)
-        free = wanted.columns is None and not wanted.keep_all
-        named = None if errors is None else error_columns(first, errors)
-        if named is not None:
-            wanted = without_errors(first, wanted, named)
-        left_out = choose(tables, wanted)
-        names, used = first.columns, first.columns or first.known
-        by_value = {} if named is None else named.by_value(used)
-        if by_value:
-            tell_errors(by_value, used)
-            for table in tables:
-                table.choose([*used, *dict.fromkeys(by_value.values())])
-        task = bar.add_task("reading", total=sum(table.size for table in tables), rows=0)
-        done, rows = 0, 0
-        pieces: list[np.ndarray] = []
-        deviations: list[np.ndarray] = []
-        for table in tables:
-            for piece in table.pieces():
-                if by_value:
-                    X, E = split_errors(table, piece, used, by_value)
-                    piece = piece._replace(rows=X)
-                    deviations.append(E)
-                table.refuse_gaps(piece, missing=gaps != "error", hint=HINT)
-                pieces.append(piece.rows)
-                rows += len(piece.rows)
-                bar.update(task, completed=int(done + piece.share * table.size), rows=rows)
-            done += table.size
-        if rows == 0:
-            raise ValueError(f"{first.label}: no rows")
-        label = first.label if len(tables) == 1 else f"{len(tables)} files"
-        found = Rows(
-            np.concatenate(pieces),
-            names,
-            Path(label).name,
-            left_out,
-            read=rows,
-            errors=np.concatenate(deviations) if by_value else None,
-            error_columns=by_value,
-            table=whole_table(tables, used, rows) if whole else None,
-        )
-        known = first.known
+    with open_rows(files, options, preferred, errors=errors, keep_all=all_rows) as opened:
+        return rows_of(opened, gaps, all_rows=all_rows, whole=whole)
+
+
+def rows_of(opened: OpenTables, gaps: Gaps, *, all_rows: bool = False, whole: bool = False) -> Rows:
+    """All rows of tables that are open, in memory; see :func:`read_rows`."""
+    known, free = opened.tables[0].known, opened.free
+    blocks = [*opened.blocks(gaps)]
+    deviations = [block.errors for block in blocks if block.errors is not None]
+    X = np.concatenate([block.X for block in blocks])
+    del blocks
+    found = Rows(
+        X,
+        opened.names,
+        opened.source,
+        opened.left_out,
+        read=len(X),
+        errors=np.concatenate(deviations) if deviations else None,
+        error_columns=opened.by_value,
+        table=whole_table(opened.tables, opened.used, len(X)) if whole else None,
+    )
     if free:
         found = _without(found, "empty", np.isnan(found.X).all(axis=0), known)
     if free and gaps != "drop":
@@ -198,7 +115,7 @@ def read_rows(
     if free and gaps == "drop":  # what is left of a column may be
         found = _without(found, "constant", _is_constant(found.X), known)
     tell_left_out(found.left_out)
-    return found._replace(notes=_few_values(found)) if free else found
+    return found._replace(notes=few_values(found.X, found.columns)) if free else found
 
 
 def _is_constant(X: np.ndarray) -> np.ndarray:
@@ -206,24 +123,6 @@ def _is_constant(X: np.ndarray) -> np.ndarray:
     highest = np.where(np.isnan(X), -np.inf, X).max(axis=0)
     lowest = np.where(np.isnan(X), np.inf, X).min(axis=0)
     return np.asarray(highest <= lowest)
-
-
-def _wanted(table: Table, wanted: Wanted, preferred: Sequence[str] | None) -> Wanted:
-    """The columns of what the rows will meet, where the table can have them; or the user's."""
-    if preferred is None:
-        return wanted
-    if table.names is None and not all(name in table.known for name in preferred):
-        if wanted.columns is None and len(table.known) == len(preferred):
-            note(f"{table.label} has no names; its columns are taken for {', '.join(preferred)}.")
-        return wanted
-    if wanted.columns is not None and table.names is None:
-        return wanted
-    if wanted.columns is not None and set(wanted.columns) != set(preferred):
-        raise ValueError(
-            f"--columns chooses {', '.join(wanted.columns)}, but the model has "
-            f"{', '.join(preferred)}"
-        )
-    return Wanted(preferred, by="the model")
 
 
 def _without(rows: Rows, reason: str, which: np.ndarray, known: Sequence[str]) -> Rows:
@@ -240,14 +139,13 @@ def _without(rows: Rows, reason: str, which: np.ndarray, known: Sequence[str]) -
     )
 
 
-def _few_values(rows: Rows) -> list[str]:
+def few_values(X: np.ndarray, names: Sequence[str]) -> list[str]:
     """A note on columns that look like labels, whose values a mixture would follow."""
-    if len(rows.X) < 10 * FEW_VALUES:
+    if len(X) < 10 * FEW_VALUES:
         return []
-    names = rows.columns
     counts = {
         name: len(np.unique(column[~np.isnan(column)]))
-        for name, column in zip(names, rows.X[:10_000].T, strict=True)
+        for name, column in zip(names, X[:10_000].T, strict=True)
         if np.all(np.isnan(column) | (column == np.floor(column)))
     }
     few = {name: count for name, count in counts.items() if count <= FEW_VALUES}
@@ -267,28 +165,46 @@ def _usable(rows: Rows, gaps: Gaps) -> Rows:
         return rows
     columns = zip(rows.columns, empty.sum(axis=0), strict=True)
     counts = Counter({name: int(count) for name, count in columns if count})
-    name, most = counts.most_common(1)[0]
-    if gaps == "drop" and empty.any(axis=1).all():
+    count = GapCount(gaps)
+    usable = count.usable(rows.X)
+    refuse_unusable(rows.source, gaps, counts, count.rows, count.left)
+    count.tell("were left out")
+    found = rows.some(usable)._replace(empty=count.empty, numbers=np.flatnonzero(usable))
+    return found._replace(gaps=counts) if gaps == "drop" else found
+
+
+def refuse_unusable(source: str, gaps: Gaps, counts: Counter[str], read: int, left: int) -> None:
+    """Refuse rows of which none is left, and columns of which nothing is known.
+
+    ``counts`` are the gaps of columns that have some, among all rows that were ``read``.
+    """
+    name, most = next(iter(counts.most_common(1)), ("", 0))
+    if gaps == "drop" and left == 0:
         raise ValueError(
-            f"{rows.source}: every row has a gap, {most:,} of {len(empty):,} in column {name}; "
+            f"{source}: every row has a gap, {most:,} of {read:,} in column {name}; "
             f"--missing keep uses the values that are there, --exclude {name} leaves the column out"
         )
-    usable = usable_rows(rows.X, gaps, "were left out")
-    if not usable.any():
-        raise ValueError(f"{rows.source}: no row has any value in a column that is used")
-    if most == len(empty):
+    if left == 0:
+        raise ValueError(f"{source}: no row has any value in a column that is used")
+    if most == read:
         raise ValueError(
-            f"{rows.source}: column {name} has no value in any row; --exclude {name} leaves it out"
+            f"{source}: column {name} has no value in any row; --exclude {name} leaves it out"
         )
-    found = rows.some(usable)._replace(
-        empty=int(empty.all(axis=1).sum()), numbers=np.flatnonzero(usable)
-    )
-    return found._replace(gaps=counts) if gaps == "drop" else found
+
+
+def check_count(components: int, rows: int, source: str) -> None:
+    """Refuse fits of more components than there are rows, and fits of one row."""
+    if components > rows:
+        raise ValueError(
+            f"-k {components} asks for more components than {source} has rows ({rows})"
+        )
+    if rows < 2:
+        raise ValueError(f"{source}: a mixture needs two rows at least, and there is one")
 
 
 def rows_for(
     mixture: Mixture,
-    files: Sequence[Path],
+    files: Sequence[str],
     options: TableOptions,
     gaps: Gaps,
     errors: str | None = None,
@@ -297,27 +213,48 @@ def rows_for(
     """The columns of the tables that a model speaks of: by its names, where both have names."""
     names = mixture.feature_names
     rows = read_rows(files, options, gaps, names, errors=errors, all_rows=True, whole=whole)
-    if rows.X.shape[1] != mixture.n_features:
-        raise ValueError(
-            f"{rows.source} has {rows.X.shape[1]} column(s), but the model has "
-            f"{mixture.n_features}; choose them with --columns"
-        )
+    _check_columns(rows.source, rows.X.shape[1], mixture)
     return rows
 
 
-def is_table(path: Path) -> bool:
-    return path.suffix.lower() not in (".json", ".npz")
+@contextmanager
+def rows_in_blocks(
+    mixture: Mixture, files: Sequence[str], options: TableOptions, errors: str | None = None
+) -> Iterator[OpenTables]:
+    """The same columns, to be read a block at a time."""
+    names = mixture.feature_names
+    with open_rows(files, options, names, errors=errors, keep_all=True) as opened:
+        _check_columns(opened.source, len(opened.used), mixture)
+        tell_left_out(opened.left_out)
+        yield opened
+
+
+def rows_at_once(mixture: Mixture) -> int:
+    """As many rows as are worked at together, so that memory stays flat with many components."""
+    return max(1, NUMBERS_AT_ONCE // (mixture.n_components + mixture.n_features))
+
+
+def _check_columns(source: str, columns: int, mixture: Mixture) -> None:
+    if columns != mixture.n_features:
+        raise ValueError(
+            f"{source} has {columns} column(s), but the model has {mixture.n_features}; choose "
+            "them with --columns"
+        )
+
+
+def is_table(name: str) -> bool:
+    return is_query(name) or Path(name).suffix.lower() not in (".json", ".npz")
 
 
 def read_distribution(
-    path: Path, options: TableOptions, preferred: Sequence[str] | None = None
+    name: str, options: TableOptions, preferred: Sequence[str] | None = None
 ) -> tuple[Distribution, Sequence[str] | None]:
     """A model (.json), moments (.npz) or the samples of a table, and the names of the columns."""
-    if is_table(path):
-        rows = read_rows([path], options, "drop", preferred)
+    if is_table(name):
+        rows = read_rows([name], options, "drop", preferred)
         return Samples(rows.X), rows.names
-    if path.suffix.lower() == ".json":
-        mixture = Mixture.load(path)
+    if Path(name).suffix.lower() == ".json":
+        mixture = Mixture.load(name)
         return mixture, mixture.feature_names
-    moments = MomentTensors.load(path)
+    moments = MomentTensors.load(name)
     return moments, moments.feature_names

@@ -20,10 +20,12 @@ from momentmix.cli.choosing import (
 )
 from momentmix.cli.console import Debug, Json, aside, note, plain_errors, show_json
 from momentmix.cli.errors import ErrorsOption
-from momentmix.cli.fit import prior_setting, warnings_as_notes
+from momentmix.cli.fit import prior_setting
+from momentmix.cli.fitted import warnings_as_notes
 from momentmix.cli.gaps import Missing, gaps_option
+from momentmix.cli.opening import Files
 from momentmix.cli.outliers import OutliersOption, outlier_setting, outliers_document
-from momentmix.cli.reading import TABLES, read_rows
+from momentmix.cli.reading import read_rows
 from momentmix.cli.tables import TableOptions, reads_tables
 from momentmix.cli.writing import check_output
 from momentmix.selection import why_no_more
@@ -32,7 +34,7 @@ from momentmix.summary import counted, outliers_of
 
 @reads_tables
 def select(
-    files: Annotated[list[Path], typer.Argument(help=TABLES, metavar="TABLES")],
+    files: Files,
     tables: Callable[[], TableOptions],
     components: Annotated[str, typer.Option("-k", "--components", help=ComponentsHelp)] = "auto",
     covariance: Annotated[str, typer.Option(help=CovarianceHelp)] = "auto",

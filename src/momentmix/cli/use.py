@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -13,19 +14,23 @@ from momentmix.cli.console import (
     Debug,
     Json,
     aside,
+    out,
     plain_errors,
+    reading_bar,
     show_json,
     show_table,
-    working,
 )
 from momentmix.cli.errors import ErrorsOption
-from momentmix.cli.gaps import Missing, gaps_option, usable_rows
-from momentmix.cli.reading import Files, ModelFile, rows_for
+from momentmix.cli.gaps import GapCount, Missing, gaps_option
+from momentmix.cli.opening import Block, Files
+from momentmix.cli.reading import ModelFile, rows_at_once, rows_in_blocks
 from momentmix.cli.tables import TableOptions, reads_tables
-from momentmix.cli.writing import check_output, write_table
+from momentmix.cli.writing import Columns, check_output, table_writer
 from momentmix.distributions.mixture import Mixture
 from momentmix.estimators.predictions import posterior
 from momentmix.summary import FitSummary, counted, names_of
+from momentmix.summary.fit import AllRows
+from momentmix.support.array import to_numpy
 
 Output = Annotated[
     Path | None,
@@ -37,6 +42,10 @@ Output = Annotated[
 ]
 
 
+#: Numbers in the rows that are drawn together.
+_NUMBERS_DRAWN = 4_000_000
+#: More rows than this are a slip of the finger: they would take weeks, and terabytes.
+_MOST_DRAWN = 10**12
 #: Of the numbers that :func:`likelihoods` gives.
 _HEADINGS = {
     "rows": "rows",
@@ -77,32 +86,56 @@ def predict(
         check_output(output)
         mixture = Mixture.load(model)
         gaps = gaps_option(missing)
-        rows = rows_for(mixture, files, tables(), gaps, errors)
-        told = usable_rows(rows.X, gaps, "get no component")
-        some = rows.some(told)
-        with working("predicting"):
-            labels = np.zeros(len(told), dtype=int)
-            R = np.full((len(told), mixture.n_components + 1), np.nan)
-            if told.any():
-                beyond = mixture.outlier_probability(some.X, some.noise)[:, None]
-                R[told] = np.hstack([posterior(mixture, some.X, some.noise) * (1 - beyond), beyond])
-                labels[told] = np.where(R[told, -1] > 0.5, -1, R[told, :-1].argmax(axis=1))
-        # As a position, -1 is that of the last column, which is that of outliers.
-        values = {"component": labels, "probability": R[np.arange(len(R)), labels]}
-        if proba:
-            values |= {f"p{j}": column for j, column in enumerate(R[:, :-1].T)}
-        if proba and mixture.background is not None:
-            values["outlier"] = R[:, -1]
-        found = {name: np.ma.masked_array(column, ~told) for name, column in values.items()}
+        counts, by_label = GapCount(gaps), np.zeros(mixture.n_components + 1, dtype=int)
+        gathered: list[Columns] = []  # for JSON, which is one document
+        with (
+            rows_in_blocks(mixture, files, tables(), errors) as rows,
+            nullcontext(gathered.append) if as_json else table_writer(output) as write,
+        ):
+            for block in rows.blocks(gaps, "predicting", bar=_bar_fits(output, as_json)):
+                for part in block.parts(rows_at_once(mixture)):
+                    told = counts.usable(part.X)
+                    found = predictions(mixture, part, told, proba)
+                    labels = found["component"][told].filled()
+                    by_label += np.bincount(labels + 1, minlength=len(by_label))
+                    write(found)
+        counts.tell("get no component")
         if as_json:
-            show_json({name: column.tolist() for name, column in found.items()})
-        else:
-            write_table(output, found)
-        if output is not None:
-            beyond, *counts = np.bincount(labels[told] + 1, minlength=mixture.n_components + 1)
+            show_json({name: _in_one(gathered, name) for name in gathered[0]})
+        elif output is not None:
+            beyond, *taken = by_label
             odd = "" if mixture.background is None else f"; {counted(beyond, 'outlier')}"
-            by_component = ", ".join(map(str, counts))
-            aside(f"{output}: {len(labels):,} rows; by component: {by_component}{odd}")
+            by_component = ", ".join(map(str, taken))
+            aside(f"{output}: {counts.rows:,} rows; by component: {by_component}{odd}")
+
+
+def predictions(
+    mixture: Mixture, rows: Block, told: np.ndarray, proba: bool
+) -> dict[str, np.ma.MaskedArray]:
+    """What ``predict`` says of some rows, masked where they tell nothing."""
+    labels, some = np.zeros(len(told), dtype=int), rows.some(told)
+    R = np.full((len(told), mixture.n_components + 1), np.nan)
+    if told.any():
+        beyond = mixture.outlier_probability(some.X, some.noise)[:, None]
+        R[told] = np.hstack([posterior(mixture, some.X, some.noise) * (1 - beyond), beyond])
+        labels[told] = np.where(R[told, -1] > 0.5, -1, R[told, :-1].argmax(axis=1))
+    # As a position, -1 is that of the last column, which is that of outliers.
+    values = {"component": labels, "probability": R[np.arange(len(R)), labels]}
+    if proba:
+        values |= {f"p{j}": column for j, column in enumerate(R[:, :-1].T)}
+    if proba and mixture.background is not None:
+        values["outlier"] = R[:, -1]
+    return {name: np.ma.masked_array(column, ~told) for name, column in values.items()}
+
+
+def _in_one(parts: Sequence[Columns], name: str) -> list[float | None]:
+    """A column of all parts, None where it is masked."""
+    return [cell for part in parts for cell in part[name].tolist()]
+
+
+def _bar_fits(output: Path | None, elsewhere: bool) -> bool:
+    """Whether a bar does not get between the rows of a table on the same terminal."""
+    return output is not None or elsewhere or not out.is_terminal
 
 
 @reads_tables
@@ -130,23 +163,35 @@ def score(
         check_output(output)
         mixture = Mixture.load(model)
         gaps = gaps_option(missing)
-        rows = rows_for(mixture, files, tables(), gaps, errors)
-        told = usable_rows(rows.X, gaps, "were left out")
-        if not told.any():
-            what = "every row has a gap" if gaps == "drop" else "no row has any value"
-            raise ValueError(f"{rows.source}: {what}")
-        log_density, some = np.ma.masked_array(np.zeros(len(told)), ~told), rows.some(told)
-        with working("scoring"):
-            log_density[told] = np.asarray(mixture.log_prob(some.X, some.noise))
-        if output is not None:
-            write_table(output, {"log_density": log_density})
-        summary = FitSummary(mixture, rows.source, X=some.X, errors=some.errors)
-        values = likelihoods(summary, float(log_density.sum()))
+        counts, total = GapCount(gaps), 0.0
+        with (
+            rows_in_blocks(mixture, files, tables(), errors) as rows,
+            nullcontext() if output is None else table_writer(output) as write,
+        ):
+            for block in rows.blocks(gaps, "scoring"):
+                for part in block.parts(rows_at_once(mixture)):
+                    told = counts.usable(part.X)
+                    log_density, some = (
+                        np.ma.masked_array(np.zeros(len(told)), ~told),
+                        part.some(told),
+                    )
+                    if told.any():
+                        log_density[told] = to_numpy(mixture.log_prob(some.X, some.noise))
+                        total += float(log_density.sum())
+                    if write is not None:
+                        write({"log_density": log_density})
+            source = rows.source
+            counts.tell("were left out")
+            if counts.left == 0:
+                what = "every row has a gap" if gaps == "drop" else "no row has any value"
+                raise ValueError(f"{source}: {what}")
+        summary = FitSummary(mixture, source, of_all=AllRows(counts.left, total))
+        values = likelihoods(summary, total)
         if as_json:
             show_json(values)
             return
         cells = [f"{values[key]:.6f}".rstrip("0").rstrip(".") for key in _HEADINGS]
-        show_table(rows.source, [*_HEADINGS.values()], [cells])
+        show_table(source, [*_HEADINGS.values()], [cells])
 
 
 def likelihoods(summary: FitSummary, total: float) -> dict[str, float]:
@@ -161,9 +206,29 @@ def likelihoods(summary: FitSummary, total: float) -> dict[str, float]:
     }
 
 
+def _whole_number(text: str | int) -> int:
+    """A number as typed, also with an exponent."""
+    try:
+        number = float(text)
+        if number == int(number):
+            return int(text) if str(text).lstrip("+-").isdecimal() else int(number)
+    except (ValueError, OverflowError):
+        pass
+    raise typer.BadParameter(f"{text!r} is not a whole number")
+
+
 def sample(
     model: ModelFile,
-    count: Annotated[int, typer.Option("-n", "--rows", help="How many rows to draw.")] = 10,
+    count: Annotated[
+        int,
+        typer.Option(
+            "-n",
+            "--rows",
+            help="How many rows to draw, such as 1000 or 1e9.",
+            parser=_whole_number,
+            metavar="INTEGER",
+        ),
+    ] = 10,
     output: Output = None,
     labels: Annotated[
         bool, typer.Option("--labels", help="Name the component of each row, too.")
@@ -173,6 +238,8 @@ def sample(
 ) -> None:
     """Draw random rows from a model.
 
+    Many rows are drawn and written in blocks.
+
     Example: `momentmix sample model.json -n 1000 -o new.csv`
     """
     with plain_errors(debug):
@@ -180,11 +247,19 @@ def sample(
         mixture = Mixture.load(model)
         if count < 1:
             raise ValueError(f"-n must be at least 1, got {count}")
-        X, component = mixture.sample(count, seed)
-        columns = dict(zip(names_of(mixture), np.asarray(X).T, strict=True))
-        if labels:
-            columns[free_name("component", columns)] = component
-        write_table(output, columns)
+        if count > _MOST_DRAWN:
+            raise ValueError(f"-n must be at most {_MOST_DRAWN:,}, got {count:,}")
+        rng, most = np.random.default_rng(seed), max(1, _NUMBERS_DRAWN // mixture.n_features)
+        with table_writer(output) as write, reading_bar(_bar_fits(output, False), rows=True) as bar:
+            task = bar.add_task("drawing", total=count, rows=0)
+            for start in range(0, count, most):
+                X, component = mixture.sample(min(most, count - start), rng)
+                columns = dict(zip(names_of(mixture), to_numpy(X).T, strict=True))
+                if labels:
+                    columns[free_name("component", columns)] = to_numpy(component)
+                write(columns)
+                done = min(start + most, count)
+                bar.update(task, completed=done, rows=done)
         if output is not None:
             aside(f"{output}: {count:,} rows")
 

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
 import numpy as np
 
 from momentmix.cli.console import STANDARD_OUTPUT, in_csv
 from momentmix.files.writing import check_writable, naming, written_whole
 
+if TYPE_CHECKING:
+    import pyarrow
+
+#: Some rows, column by column.
+Columns: TypeAlias = Mapping[str, np.ndarray]
 ENDINGS = (".csv", ".npy", ".parquet", ".arrow")
+#: Rows that Parquet and Arrow files get at a time, if there are as many.
+_ROWS_TOGETHER = 1 << 17
 
 
 def check_output(path: Path | None, endings: Sequence[str] = ENDINGS) -> None:
@@ -31,37 +42,132 @@ def check_output(path: Path | None, endings: Sequence[str] = ENDINGS) -> None:
             ) from error
 
 
-def write_table(path: Path | None, columns: Mapping[str, np.ndarray]) -> None:
+def write_table(path: Path | None, columns: Columns) -> None:
     """Columns of numbers or objects under their names; to standard output without a path.
 
     What is masked in a column stays empty, or is NaN in an array, which takes numbers alone.
     """
+    with table_writer(path) as write:
+        write(columns)
+
+
+@contextmanager
+def table_writer(path: Path | None) -> Iterator[Callable[[Columns], None]]:
+    """A function that writes some rows after those before them, as ``write_table`` writes all.
+
+    A file is there when all has been written. Standard output gets each piece at once.
+    """
     if path is None:
-        with naming(STANDARD_OUTPUT):
-            shown = [_harmless(column) for column in columns.values()]
-            _write_csv(sys.stdout.buffer, map(in_csv, columns), shown)
-            sys.stdout.flush()
+        shown = _CsvPieces(sys.stdout.buffer, in_csv)
+
+        def write(columns: Columns) -> None:
+            with naming(STANDARD_OUTPUT):
+                shown.write({name: _harmless(column) for name, column in columns.items()})
+                sys.stdout.flush()
+
+        yield write
         return
     ending = path.suffix.lower()
     with written_whole(path) as file:
+        pieces: _CsvPieces | _NpyPieces | _ArrowPieces
         if ending == ".csv":
-            _write_csv(file, columns, [*columns.values()])
+            pieces = _CsvPieces(file)
         elif ending == ".npy":
-            np.save(file, np.column_stack([*map(_with_nan, columns.values())]), allow_pickle=False)
+            pieces = _NpyPieces(file)
         else:
-            import pyarrow as pa
-            from pyarrow import parquet
+            pieces = _ArrowPieces(file, parquet=ending == ".parquet")
+        yield pieces.write
+        pieces.close()
 
-            arrays = [
-                pa.array(np.ma.getdata(column), mask=np.ma.getmaskarray(column))
-                for column in columns.values()
-            ]
-            table = pa.table(arrays, names=[*columns])
-            if ending == ".parquet":
-                parquet.write_table(table, file)
-            else:
-                with pa.ipc.new_file(file, table.schema) as writer:
-                    writer.write_table(table)
+
+class _CsvPieces:
+    """Every float so that it reads back the same."""
+
+    def __init__(self, file: BinaryIO, name: Callable[[str], str] = str) -> None:
+        self._file, self._name, self._begun = file, name, False
+
+    def write(self, columns: Columns) -> None:
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        if not self._begun:
+            writer.writerow(map(self._name, columns))
+            self._begun = True
+        length = max(map(len, columns.values()))
+        for start in range(0, length, 10_000):
+            parts = [column[start : start + 10_000].tolist() for column in columns.values()]
+            writer.writerows(zip(*parts, strict=True))
+            self._file.write(text.getvalue().encode())
+            text.seek(0)
+            text.truncate()
+        self._file.write(text.getvalue().encode())
+
+    def close(self) -> None:
+        pass
+
+
+class _NpyPieces:
+    """Rows of one array; its header, which tells how many they are, is written again at the end."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self._rows = file, 0
+        self._header: dict[str, object] = {}
+
+    def write(self, columns: Columns) -> None:
+        part = np.column_stack([*map(_with_nan, columns.values())])
+        if not self._header:
+            self._header = {"descr": part.dtype.str, "fortran_order": False}
+            self._shape = part.shape[1:]
+            self._write_header()
+        self._rows += len(part)
+        self._file.write(np.ascontiguousarray(part, dtype=str(self._header["descr"])).data)
+
+    def _write_header(self) -> None:
+        # It has room for the digits of any number of rows.
+        header = self._header | {"shape": (self._rows, *self._shape)}
+        np.lib.format.write_array_header_1_0(self._file, header)
+
+    def close(self) -> None:
+        self._file.seek(0)
+        self._write_header()
+        self._file.seek(0, os.SEEK_END)
+
+
+class _ArrowPieces:
+    """Parquet, or an Arrow file; short pieces are put together."""
+
+    def __init__(self, file: BinaryIO, parquet: bool) -> None:
+        self._file, self._parquet = file, parquet
+        self._writer: Any = None
+        self._waiting: list[pyarrow.Table] = []
+
+    def write(self, columns: Columns) -> None:
+        import pyarrow as pa
+
+        arrays = [
+            pa.array(np.ma.getdata(column), mask=np.ma.getmaskarray(column))
+            for column in columns.values()
+        ]
+        self._waiting.append(pa.table(arrays, names=[*columns]))
+        if sum(map(len, self._waiting)) >= _ROWS_TOGETHER:
+            self._flush()
+
+    def _flush(self) -> None:
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        if not self._waiting:
+            return
+        table = pa.concat_tables(self._waiting).combine_chunks()
+        self._waiting = []
+        if self._writer is None:
+            make = parquet.ParquetWriter if self._parquet else pa.ipc.new_file
+            self._writer = make(self._file, table.schema)
+        self._writer.write_table(table)
+
+    def close(self) -> None:
+        self._flush()
+        if self._writer is not None:
+            self._writer.close()
 
 
 def _harmless(column: np.ndarray) -> np.ndarray:
@@ -76,20 +182,3 @@ def _with_nan(column: np.ndarray) -> np.ndarray:
     if not np.ma.getmaskarray(column).any():
         return np.ma.getdata(column)
     return np.where(np.ma.getmaskarray(column), np.nan, np.ma.getdata(column))
-
-
-def _write_csv(file: BinaryIO, names: Iterable[str], columns: Sequence[np.ndarray]) -> None:
-    """Every float so that it reads back the same."""
-    import csv
-    import io
-
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(names)
-    for start in range(0, len(columns[0]), 10_000):
-        parts = [column[start : start + 10_000].tolist() for column in columns]
-        writer.writerows(zip(*parts, strict=True))
-        file.write(text.getvalue().encode())
-        text.seek(0)
-        text.truncate()
-    file.write(text.getvalue().encode())

@@ -3,6 +3,7 @@
 A checkpoint holds the moments of the rows so far together with the place of the next row, in one
 file that is replaced as a whole. Whatever moment a run ends at, every row is counted once. It also
 holds the moments of the whole files before, to go back to if the file at hand has to be mended.
+Where a table may be another when it is read again, as a query may, there is no checkpoint.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ class Pass:
         self.counted = self._begun = Counted(empty, 0, BEGINNING)
         check_writable(self.output)
         check_writable(self.checkpoint)
-        self._changed = [table.path.stat().st_mtime_ns for table in self.tables]
+        self._changed = [table.changed() for table in self.tables]
         self.resumed = self.checkpoint.exists()
         if self.resumed:
             self._resume()
@@ -132,7 +133,7 @@ class Pass:
             return self.moments.copy().update(rows), len(piece.rows) - len(rows)
         except ValueError as error:
             numbers = f"rows {piece.first.rows} to {piece.next.rows - 1}"
-            raise TableError(f"{table.path}, {numbers}: {error}") from error
+            raise TableError(f"{table.label}, {numbers}: {error}") from error
 
     def _keep_whole_files(self) -> None:
         if self._begun.moments.count == 0:
@@ -143,7 +144,7 @@ class Pass:
 
     def _settings(self) -> dict[str, object]:
         return {
-            "files": [str(t.path.resolve()) for t in self.tables],
+            "files": [table.identity for table in self.tables],
             "columns": self.tables[0].columns,
             "order": self.moments.order,
             "missing": self.missing,
@@ -151,6 +152,8 @@ class Pass:
         }
 
     def _save(self) -> None:
+        if not all(table.lasting for table in self.tables):  # the same rows may not come again
+            return
         moments, file, place, dropped = self.counted
         states = [[t.size, changed] for t, changed in zip(self.tables, self._changed, strict=True)]
         counts = {"dropped": dropped, "dropped_before": self._begun.dropped}
@@ -190,7 +193,7 @@ class Pass:
         for table, changed, state in zip(self.tables[:read], self._changed, states, strict=False):
             if [table.size, changed] != state:
                 raise CheckpointError(
-                    f"{table.path} has changed since its rows were counted in the checkpoint "
+                    f"{table.label} has changed since its rows were counted in the checkpoint "
                     f"{self.checkpoint}; {again}"
                 )
         self.counted = Counted(moments, at, place, dropped)

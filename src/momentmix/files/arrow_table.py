@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
@@ -26,12 +27,17 @@ class ArrowTable(Table):
     They are not mapped into memory, where a file that gets shorter kills the process.
     """
 
+    #: What has happened to it where it cannot be read to its end.
+    _broken = "is damaged"
+
     def _names(self) -> list[str]:
         import_pyarrow(self.path, self.label)
         try:
             with self._open() as source:
                 schema = source.schema_arrow if hasattr(source, "schema_arrow") else source.schema
                 self._fields = list(schema)
+        except TableError:
+            raise
         except Exception as error:  # whatever a damaged file can raise
             raise TableError(f"{self.label} cannot be read: {error}") from error
         names = [field.name for field in self._fields]
@@ -76,7 +82,7 @@ class ArrowTable(Table):
                         break
         return np.concatenate(parts)[: HEAD_ROWS + 1], names
 
-    def _open(self) -> Source:
+    def _open(self) -> AbstractContextManager[Source]:
         pa = import_pyarrow(self.path, self.label)
         with open(self.path, "rb") as file:
             first = file.read(4)
@@ -144,7 +150,7 @@ class ArrowTable(Table):
                     yield batch, done, (i + 1) / known if known else 0.0
                 done += len(batch)
         except (pa.ArrowException, OSError) as error:
-            raise TableError(f"{self.label} is damaged after row {done}: {error}") from error
+            raise TableError(f"{self.label} {self._broken} after row {done}: {error}") from error
 
 
 def _objects(cells: list[object]) -> np.ndarray:

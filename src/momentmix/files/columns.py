@@ -1,7 +1,8 @@
 """Which columns of a table are meant: those that the user names, or all that hold numbers.
 
 A column that cannot be meant is left out, with its reason: words and dates, a column without any
-number, one that never changes, and numbers that only tell rows apart or say when they were written.
+number, one that never changes, and numbers that only tell rows or files apart or say when they were
+written.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from momentmix.files.table import Column, Table, TableError
 
 #: Rows from which on a column that counts them is taken for their numbers, whatever its name.
 LEAST_ROWS = 10
+#: Of more files than these, some are looked at before columns are chosen.
+MOST_HEADS = 64
 _IDENTIFIER = re.compile(
     r".*id|(.*[\s_.-])?(ids|index|key|row|row[\s_.-]?names?|rowid|uuid|no|nr|num|number|code|serial|"
     r"acct|account|phone|timestamp|__index_level_\d+__|unnamed: \d+)",
@@ -54,8 +57,9 @@ def choose_columns(tables: Sequence[Table], wanted: Wanted) -> Choice:
         known if wanted.columns is None else matching_columns(first, wanted.columns, wanted.by)
     )
     candidates = [name for name in candidates if name not in excluded]
-    heads = [{column.name: column for column in table.head()} for table in tables]
-    is_all = all(table.head_is_all for table in tables)
+    looked_at = tables[:: -(-len(tables) // MOST_HEADS)]
+    heads = [{column.name: column for column in table.head()} for table in looked_at]
+    is_all = len(looked_at) == len(tables) and all(table.head_is_all for table in tables)
     reasons = {
         name: _reason([head[name] for head in heads if name in head], name == known[0], is_all)
         for name in candidates
@@ -77,7 +81,7 @@ def choose_columns(tables: Sequence[Table], wanted: Wanted) -> Choice:
 
 
 #: Reasons to leave out a column of numbers.
-NUMBERS = {"no name", "running numbers", "identifiers", "years", "constant"}
+NUMBERS = {"no name", "running numbers", "identifiers", "years", "constant", "partition"}
 _NO_NUMBERS = ("words", "dates", "codes", "true or false", "empty")
 
 
@@ -112,6 +116,8 @@ def _reason(columns: Sequence[Column], is_first: bool, is_all: bool) -> str | No
     other = next((kind for kind in kinds if kind not in ("numbers", "empty")), None)
     if other is not None:
         return other
+    if columns[0].partition:
+        return "partition"
     if all(kind == "empty" for kind in kinds):
         return "empty" if is_all else None
     if is_first and not columns[0].has_name and all(_tells_rows_apart(c) for c in columns):

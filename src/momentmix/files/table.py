@@ -38,6 +38,7 @@ class Column(NamedTuple):
     kind: Kind
     values: np.ndarray  # its first numbers, NaN for gaps; none if it holds something else
     has_name: bool = True
+    partition: bool = False  # whether it tells parts of a table apart, one value a file
 
 
 class Place(NamedTuple):
@@ -64,8 +65,13 @@ class Table(ABC):
     """One file. ``columns`` are the names to read, in this order; None for all.
 
     ``label`` is what errors call it, if not by its path. Where no column has a name, ``names`` is
-    None, and columns are called by their positions from 0.
+    None, and columns are called by their positions from 0. ``partitions`` are columns that tell the
+    files of a table apart. ``lasting`` tells whether one can know that rows are still the same when
+    they are read again.
     """
+
+    partitions: frozenset[str] = frozenset()
+    lasting = True
 
     def __init__(
         self,
@@ -77,7 +83,7 @@ class Table(ABC):
         self.path = Path(path)
         self.label = str(path) if label is None else label
         self.options = options
-        self.size = self.path.stat().st_size
+        self.size = self._size()
         self.said: list[str] = []  # what the user should know about how the file is read
         found = self._names()
         if self._width() > MOST_COLUMNS:
@@ -87,6 +93,24 @@ class Table(ABC):
         self._named = [self.names is None or bool(name) for name in found or self.known]
         self.columns: list[str] | None = None
         self.choose(columns)
+
+    def _size(self) -> int:
+        """Its bytes, by which progress is told."""
+        return self.path.stat().st_size
+
+    @property
+    def identity(self) -> str:
+        """What tells it from other tables."""
+        return str(self.path.resolve())
+
+    @property
+    def title(self) -> str:
+        """What it is called where there is little room."""
+        return Path(self.label).name
+
+    def changed(self) -> int:
+        """When it was last written, in nanoseconds."""
+        return self.path.stat().st_mtime_ns
 
     @property
     def known(self) -> list[str]:
@@ -115,7 +139,7 @@ class Table(ABC):
         """What the first rows show of every column of the file."""
         columns = self._head_columns()
         return [
-            Column(name, kind, self._without_gaps(values), named)
+            Column(name, kind, self._without_gaps(values), named, name in self.partitions)
             for name, named, (kind, values) in zip(self.known, self._named, columns, strict=True)
         ]
 

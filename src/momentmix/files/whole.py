@@ -23,6 +23,12 @@ def whole_table(tables: Sequence[Table], used: Sequence[str], rows: int) -> Whol
 
     A column that is not in all of them is left out.
     """
+    for table in tables:
+        if not table.lasting:
+            raise TableError(
+                f"{table.label}: its columns are read one after the other, and a query may answer "
+                "otherwise the next time; write what it answers to a file first"
+            )
     common = [set(table.known) for table in tables]
     names = [name for name in tables[0].known if all(name in known for known in common)]
     others = [name for name in names if name not in used]

@@ -47,11 +47,19 @@ def _gaps_words(columns: list[ColumnSummary], report: FitSummary) -> str:
     if X is None or not report.has_gaps:
         return ""
     empty = np.isnan(X)
-    cells, partly = int(empty.sum()), int((empty.any(axis=1) & ~empty.all(axis=1)).sum())
+    cells, total = int(empty.sum()), X.size
+    partly = int((empty.any(axis=1) & ~empty.all(axis=1)).sum())
+    where = f", in {counted(partly, 'row')}"
+    if report.of_all is not None:  # of which X is a sample
+        cells, total = (
+            sum(column.gaps for column in columns),
+            sum(column.rows for column in columns),
+        )
+        where = ""
     most = max(columns, key=lambda column: column.gap_share)
     return (
-        f"{counted(cells, 'cell')} of {X.size:,} ({percent(cells / X.size)}) "
-        f"{'is a gap' if cells == 1 else 'are gaps'}, in {counted(partly, 'row')}; column "
+        f"{counted(cells, 'cell')} of {total:,} ({percent(cells / total)}) "
+        f"{'is a gap' if cells == 1 else 'are gaps'}{where}; column "
         f"“{most.name}” has the most, {percent(most.gap_share)}. Of a row with gaps, the values "
         "that are there were used. This is right if whether a value is missing depends only on "
         "values that are not."

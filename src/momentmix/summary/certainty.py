@@ -40,6 +40,16 @@ class Certainty:
     shared: np.ndarray  # (m, m) probabilities of component j, summed over the rows that i takes
     entropy: float = 0.0  # -Σ p log p of the probabilities p, over all rows and components
 
+    def __add__(self, other: Certainty) -> Certainty:
+        """That of these rows and others."""
+        return Certainty(
+            self.taken + other.taken,
+            self.doubtful + other.doubtful,
+            self.sure + other.sure,
+            self.shared + other.shared,
+            self.entropy + other.entropy,
+        )
+
     @property
     def relative_entropy(self) -> float:
         """1 if every row is sure of its component, 0 if none is."""

@@ -44,6 +44,14 @@ class Rival(NamedTuple):
     seconds: float
 
 
+class AllRows(NamedTuple):
+    """What is known of all rows, where these are too many to be held at once."""
+
+    rows: int  # that have a value
+    log_likelihood: float  # NaN where a fit was stopped before it was known
+    certainty: Certainty | None = None
+
+
 @dataclass
 class FitSummary:
     """All there is to say about one fit, for a screen, a page or a machine.
@@ -75,6 +83,8 @@ class FitSummary:
         The one that was fitted, which knows how sure it is.
     criterion : {"bic", "icl", "aic", "cv", "blrt"}
         What the choices were compared by.
+    of_all : AllRows, optional
+        What all rows say, where X is a sample of them.
     """
 
     mixture: Mixture
@@ -90,6 +100,7 @@ class FitSummary:
     errors: np.ndarray | None = None
     estimator: TrustedEstimator | None = None
     criterion: Criterion = "bic"
+    of_all: AllRows | None = None
 
     @classmethod
     def from_estimator(
@@ -123,6 +134,8 @@ class FitSummary:
     @cached_property
     def rows(self) -> int | None:
         """The number of rows, not counting those without any value."""
+        if self.of_all is not None:
+            return self.of_all.rows
         if self.X is not None:
             return int(np.sum(~np.isnan(self.X).all(axis=1)))
         return None if self.moments is None else self.moments.count
@@ -181,6 +194,9 @@ class FitSummary:
     @cached_property
     def log_likelihood(self) -> float | None:
         """Of all rows together."""
+        if self.of_all is not None:
+            total = self.of_all.log_likelihood
+            return total if np.isfinite(total) else None
         if self.X is None:
             return None
         return float(np.sum(to_numpy(self.mixture.log_prob(self.X, self.noise))))
@@ -215,6 +231,8 @@ class FitSummary:
     @cached_property
     def certainty(self) -> Certainty | None:
         """How surely rows that are no outliers belong to their components, where there are rows."""
+        if self.of_all is not None and self.of_all.certainty is not None:
+            return self.of_all.certainty
         X, errors = self._members()
         return None if X is None else certainty_of(self.mixture, X, errors)
 
@@ -224,7 +242,10 @@ class FitSummary:
         data = self.moments if self.X is None else self.X
         if self.estimator is None or data is None:
             return None
-        return sureness_of(self.estimator, data, self.noise)
+        share = 1.0
+        if self.of_all is not None and self.X is not None:
+            share = len(self.X) / max(self.of_all.rows, 1)
+        return sureness_of(self.estimator, data, self.noise, share)
 
     @cached_property
     def columns(self) -> list[ColumnSummary]:
@@ -232,7 +253,10 @@ class FitSummary:
         if self.X is None:
             return []
         origin = self.origin or Origin()
-        found = column_summaries(self.X, names_of(self.mixture), origin.gaps, origin.rows_read)
+        among = origin.rows_read
+        if self.of_all is not None and origin.rows_dropped == origin.rows_empty:
+            among = self.of_all.rows
+        found = column_summaries(self.X, names_of(self.mixture), origin.gaps, among)
         return with_costs(found, self.mixture, self.X, self.errors)
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -27,9 +28,13 @@ class Sureness(NamedTuple):
 
 
 def sureness_of(
-    estimator: TrustedEstimator, X: Table, noise_covariance: Table = None
+    estimator: TrustedEstimator, X: Table, noise_covariance: Table = None, share: float = 1.0
 ) -> Sureness | None:
-    """Of a fitted estimator and what it was fitted to; None where that would take long."""
+    """Of a fitted estimator and what it was fitted to; None where that would take long.
+
+    X may be a sample, which has this share of the rows that were fitted. Then a row of it tells
+    what a row tells on average, and all rows so many times as much.
+    """
     names = estimator.parameter_names()
     if isinstance(X, np.ndarray) and len(X) * len(names) ** 2 > MOST_WORK:
         return None
@@ -39,5 +44,6 @@ def sureness_of(
             found = estimator._estimate(X, "observed", None, noise_covariance)
         except NoStandardErrors:
             return None
+    found = replace(found, covariance=found.covariance * share)
     doubts = [str(one.message) for one in caught if issubclass(one.category, UncertaintyWarning)]
     return Sureness(found.standard_errors(), *found.intervals(0.95), " ".join(doubts))
