@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from momentmix.blocks.rows import BlockRows
 from momentmix.covariance import CovarianceName
-from momentmix.data.blocks import BlockData
 from momentmix.data.observed import ObservedData
 from momentmix.data.parameters import outlier_share
 from momentmix.data.sources import Data
@@ -33,9 +31,6 @@ from momentmix.matching.matching import SolverName
 from momentmix.matching.starts import Init
 from momentmix.support.checks import generator
 from momentmix.support.parallel import thread_limit
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 
 class MomentMixture(OutlierAnswers, TrustedEstimator):
@@ -299,16 +294,6 @@ class MomentMixture(OutlierAnswers, TrustedEstimator):
 
     def _check_settings(self) -> None:
         check_mixture_settings(self)
-
-    def fit_batches(self, source: BlockRows) -> Self:
-        """Fit the mixture to rows in blocks."""
-        self._check_settings()
-
-        def read() -> BlockData:
-            self._note_features(source.n, source.names)
-            return BlockData(source)
-
-        return self._fitted(read)
 
     @property
     def _is_auto(self) -> bool:
