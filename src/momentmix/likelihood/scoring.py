@@ -5,7 +5,8 @@ identity it is that of rows whose components are known, at their expected sums. 
 would cost a pass of its own and much more, is nearly the same for some of the rows as for all. So a
 step is Newton's with the slope of all rows and the curvature of a sample, and costs what a step of
 EM does. Every component is taken in coordinates of its own, in which the curvature hardly changes
-from one step to the next, so that one will do as long as steps lead ahead fast.
+from one step to the next, so that one will do as long as steps lead ahead fast. What it lacks along
+the last step, the slopes before and after it tell.
 """
 
 from __future__ import annotations
@@ -79,6 +80,21 @@ def _some(
     return rows.part(rng.choice(p, SAMPLE, p=shares), None, 1.0, rows.prior)
 
 
+def with_secant(curvature: np.ndarray, step: np.ndarray, change: np.ndarray) -> np.ndarray:
+    """A curvature that explains how the slope of all rows has changed along a step.
+
+    The nearest one that does: H - Hs(Hs)ᵀ/sᵀHs + yyᵀ/sᵀy for a step s and the slope less by y, by
+    Broyden, Fletcher, Goldfarb and Shanno. O(size²).
+    """
+    along, explained = float(step @ change), curvature @ step
+    expected = float(step @ explained)
+    if along <= 0 or expected <= 0:
+        return curvature
+    return np.asarray(
+        curvature - np.outer(explained, explained / expected) + np.outer(change, change / along)
+    )
+
+
 class Scored(NamedTuple):
     """Where scoring has led."""
 
@@ -104,7 +120,7 @@ def scored(
     """
     at, passes, gain = likelihood.opened(start), 0, np.inf
     best, step, halvings = EMResult(at, -np.inf, 0, False, False), np.empty(0), 0
-    directions, curvature = Directions.of(likelihood, at), None
+    directions, slope, curvature = Directions.of(likelihood, at), step, None
     enough = min(tol, SMALL_ERROR * directions.size / likelihood.count)
     if directions.size > MOST_PARAMETERS:
         return Scored(likelihood.fit(at, tol=tol, max_iter=max_iter, callback=callback), by_em=True)
@@ -125,8 +141,10 @@ def scored(
                 if callback is not None:
                     callback(passes, value)
                 directions = Directions.of(likelihood, at)
-                slope, last_gain = slope_of_sums(likelihood, directions, sums), gain
+                before, last_gain = slope, gain
+                slope = slope_of_sums(likelihood, directions, sums)
                 if curvature is not None:
+                    curvature = with_secant(curvature, step, before - slope)
                     step, gain = step_of(directions, slope, curvature)
                 if curvature is None or halvings or enough < gain > FAST * last_gain:
                     curvature = curvature_of_some(likelihood, at, rng)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
-from scipy.linalg import solve_triangular
+from scipy.linalg.lapack import dtrtri
 
 from momentmix.covariance import Kind
 from momentmix.data.parameters import Parameters
@@ -112,7 +112,8 @@ class MomentMatching:
         correlation = S * np.outer(scale, scale) + RIDGE * np.eye(len(S))
         L = np.linalg.cholesky(correlation)
         other = copy(self)
-        other.factor = solve_triangular(L, np.diag(scale), lower=True)
+        # Rows along memory, as products with it want them.
+        other.factor = np.ascontiguousarray(dtrtri(L, lower=1)[0] * scale)
         return other
 
     def passes(self, evaluations: int) -> int:
