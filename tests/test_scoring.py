@@ -1,5 +1,7 @@
 """Scoring steps: their slope from the sums of a pass, and where they lead."""
 
+from unittest import mock
+
 import dask.array
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from momentmix.data.parameters import Parameters
 from momentmix.likelihood.information import information
 from momentmix.likelihood.newton import climb
 from momentmix.likelihood.scores import Directions
-from momentmix.likelihood.scoring import scored, slope_of_sums
+from momentmix.likelihood.scoring import scored, slope_of_sums, with_secant
 from test_information import KINDS, MANNERS, case
 
 
@@ -100,3 +102,53 @@ def test_steps_that_do_not_gain_are_taken_back(rows, rng):
 def test_newton_is_not_for_known_noise(rows):
     with pytest.raises(ValueError, match="polish must be one of"):
         KnownCovarianceMixture(3, 1.0, polish="newton").fit(rows[:100])
+
+
+@pytest.mark.parametrize("kind", ["full", "tied", "diag", "spherical"])
+def test_a_fit_of_rows_elsewhere_knows_its_standard_errors(kind, rows):
+    """In the order of its components, as another pass finds them."""
+    model = MomentMixture(3, covariance_type=kind, random_state=0)
+    with mock.patch("momentmix.data.blocks.draw_size", return_value=15_000):
+        fit = model.fit_batches([rows[:10_000], rows[10_000:]])
+    for mine, theirs in zip(fit.standard_errors(), fit.standard_errors(rows), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=0.1, atol=1e-6)
+    with pytest.raises(ValueError, match="X is needed"):
+        fit.standard_errors(kind="sandwich")
+    with pytest.raises(ValueError, match="X is needed"):
+        fit.fit(rows[:200]).standard_errors()
+
+
+def test_slopes_correct_the_curvature(rng):
+    """The corrected one explains the last step, and is symmetric and positive as before."""
+    A = rng.normal(size=(6, 6))
+    truth = A @ A.T + np.eye(6)
+    guess = truth + 0.3 * np.diag(rng.uniform(size=6))
+    step = rng.normal(size=6)
+    found = with_secant(guess, step, truth @ step)
+    np.testing.assert_allclose(found @ step, truth @ step)
+    np.testing.assert_allclose(found, found.T)
+    assert np.linalg.eigvalsh(found).min() > 0
+    assert with_secant(guess, step, -step) is guess  # of no use where the slope grows
+
+
+def test_em_takes_over_where_scoring_leads_nowhere(rows):
+    """As where parameters are too many for their curvature; the fit says who finished it."""
+    few = mock.patch("momentmix.likelihood.scoring.MOST_PARAMETERS", 10)
+    with few, pytest.warns(UserWarning, match="EM took over"):
+        fit = MomentMixture(3, polish="newton", random_state=0).fit(rows)
+    em = MomentMixture(3, random_state=0, tol=1e-8, max_iter=1000).fit(rows)
+    assert fit.log_posterior_ > em.log_posterior_ - 1e-4
+
+
+def test_the_more_rows_the_nearer_to_the_maximum():
+    """What is left to gain is little beside the error that the rows leave, however many."""
+    truth = Mixture([0.6, 0.4], [[0.0, 0.0], [2.0, 1.0]], np.ones((2, 2)), "diag")
+    X = truth.sample(5000, 0)[0]
+    w = np.full(len(X), 1e6)  # as if there were five billion rows
+    options = {"covariance_type": "diag", "polish": "newton", "random_state": 0}
+    fit = MomentMixture(2, **options).fit(X, sample_weight=w)
+    problem, _ = fit._standing(X, w, None)
+    at = problem.frame.forward(Parameters.of(fit.mixture_))
+    top = climb(problem.likelihood, at, tol=1e-14, max_iter=50)
+    left = top.log_posterior - problem.likelihood.value(at) + problem.likelihood.penalty(at)
+    assert left * 5e9 < 0.1

@@ -31,11 +31,15 @@ class Parameters(NamedTuple):
         return cls(weights, means, covariances)
 
 
+def order_by_weight(parameters: Parameters) -> np.ndarray:
+    """The numbers of the components by falling weight; of equal ones, by their means; (m,)."""
+    return np.lexsort([*parameters.means.T[::-1], -np.round(parameters.weights, 9)])
+
+
 def by_weight(kind: Kind, parameters: Parameters) -> Parameters:
-    """The components by falling weight; of equal ones, by their means."""
+    """The components in that order."""
     weights, means, covariances = parameters
-    keys = [*means.T[::-1], -np.round(weights, 9)]
-    order = np.lexsort(keys)
+    order = order_by_weight(parameters)
     return Parameters(weights[order], means[order], kind.taken(covariances, order))
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from momentmix.covariance import Bound, Kind
 from momentmix.data.observed import ObservedData
 from momentmix.data.parameters import Parameters
 from momentmix.data.sources import Data, data_of
@@ -15,8 +17,9 @@ from momentmix.estimators.batches import BatchEstimator
 from momentmix.estimators.rows import Table
 from momentmix.fitting.asked import Sizes
 from momentmix.fitting.plan import Plan
-from momentmix.fitting.problem import Problem
+from momentmix.fitting.problem import Collapse, Problem
 from momentmix.likelihood.rows import RowLikelihood
+from momentmix.likelihood.scores import Directions
 from momentmix.matching.estimate import MixtureMoments
 from momentmix.matching.fit import Fit
 from momentmix.moments.distribution import AtomDistribution
@@ -27,12 +30,28 @@ from momentmix.uncertainty.asymptotic import (
     Errors,
     InformationKind,
     NoStandardErrors,
+    curvature_errors,
     likelihood_errors,
     moment_errors,
 )
 from momentmix.uncertainty.bootstrap import Bootstrap, BootstrapKind, bootstrapped
 from momentmix.uncertainty.distribution import NormalEstimate, entry_names
 from momentmix.uncertainty.doubts import warn_of_doubts
+
+
+class Curved(NamedTuple):
+    """What a fit of rows elsewhere knows of its own errors."""
+
+    kind: Kind
+    parameters: Parameters  # in the coordinates of the fit
+    curvature: np.ndarray  # (size, size), a row
+    rows: float
+    factor: Bound
+    collapse: Collapse | None
+
+    def errors(self) -> Errors:
+        directions = Directions(self.kind, self.parameters)
+        return curvature_errors(directions, self.curvature, self.rows)
 
 
 class TrustedEstimator(BatchEstimator):
@@ -54,8 +73,10 @@ class TrustedEstimator(BatchEstimator):
         Parameters
         ----------
         X : array of shape (p, n), or MomentTensors, Samples or Mixture, optional
-            What was fitted. A stream of ``partial_fit`` has its own moments, and needs none. For
-            fits of moments, the errors follow from the fitted mixture and the number of rows alone.
+            What was fitted. A stream of ``partial_fit`` has its own moments, and needs none; nor
+            does a fit of rows elsewhere (``fit_batches``, Dask), which has looked at its errors
+            before it let go of the rows. For fits of moments, the errors follow from the fitted
+            mixture and the number of rows alone.
         kind : {"observed", "opg", "sandwich"}, default="observed"
             What the errors are derived from: the curvature of the likelihood, the squares of the
             scores of the rows, or both, which also holds if the components are not quite Gaussian.
@@ -220,6 +241,14 @@ class TrustedEstimator(BatchEstimator):
         weights /= weights.sum(axis=1, keepdims=True)  # beside a background they sum to less
         return Bootstrap(weights, means, covariances, interrupted)
 
+    def _conclude(self, problem: Problem, fit: Fit) -> None:
+        super()._conclude(problem, fit)
+        self.__dict__.pop("_curved", None)
+        if fit.curvature is not None and problem.likelihood is not None:
+            frame, count = problem.frame, problem.likelihood.count
+            known = frame.kind, fit.parameters, fit.curvature, count, frame.factor
+            self._curved = Curved(*known, problem.collapse(fit))
+
     def _plan_as_fitted(self, sizes: Sizes) -> Plan:
         """The plan, with what was left to the rows as it was chosen."""
         return self._plan(sizes)
@@ -234,6 +263,12 @@ class TrustedEstimator(BatchEstimator):
     ) -> NormalEstimate:
         """The fitted parameters and the covariance of their errors, with a warning if in doubt."""
         one_of("kind", kind, ("observed", "opg", "sandwich"))
+        check_is_fitted(self)
+        known = vars(self).get("_curved")
+        if X is None and known is not None and kind == "observed":
+            warn_of_doubts(errors := known.errors(), known.collapse)
+            natural = errors.natural(known.factor)
+            return NormalEstimate(known.kind, Parameters.of(self.mixture_), natural)
         with thread_limit(self.n_jobs):
             problem, _ = self._standing(X, sample_weight, noise_covariance)
             fitted = Parameters.of(self.mixture_)
@@ -257,7 +292,8 @@ class TrustedEstimator(BatchEstimator):
             if "moments_" not in vars(self):
                 raise ValueError(
                     "X is needed, the rows or moments that were fitted; only a stream of "
-                    "partial_fit keeps its own"
+                    "partial_fit keeps its own, and fits of many rows elsewhere know their errors "
+                    "of kind='observed'"
                 )
             data: Data | ObservedData = self._stream_data()
         elif isinstance(X, MomentTensors | AtomDistribution):

@@ -22,13 +22,14 @@ from itertools import chain, islice
 
 import numpy as np
 
-from momentmix.data.parameters import Parameters, by_weight
+from momentmix.data.parameters import Parameters, by_weight, order_by_weight
 from momentmix.fitting.outliers import if_it_pays, settled
 from momentmix.fitting.plan import Plan
 from momentmix.fitting.problem import Problem
 from momentmix.fitting.start import starting_point
 from momentmix.likelihood.em import Likelihood
 from momentmix.likelihood.rows import RowLikelihood
+from momentmix.likelihood.scores import Directions
 from momentmix.likelihood.scoring import scored
 from momentmix.likelihood.search import Candidate, LikelihoodSearch, reached
 from momentmix.likelihood.starts import plain_starts
@@ -56,7 +57,13 @@ def solve(problem: Problem, plan: Plan, rng: np.random.Generator, hurried: bool 
     if fit is None:  # interrupted before anything was found
         fit = _guessed(problem, start, rng)
     if plan.by_weight:
-        fit = replace(fit, parameters=by_weight(plan.kind, fit.parameters))
+        curvature = fit.curvature
+        if curvature is not None:
+            directions = Directions(plan.kind, fit.parameters)
+            places = directions.reordered(order_by_weight(fit.parameters))
+            curvature = curvature[np.ix_(places, places)]
+        parameters = by_weight(plan.kind, fit.parameters)
+        fit = replace(fit, parameters=parameters, curvature=curvature)
     return fit
 
 

@@ -66,6 +66,18 @@ class Directions:
         reflected = np.eye(self.m) - 2 * np.outer(v, v) / (v @ v)
         return block_diagonal([reflected[:, 1:], np.eye(self.size - self.m)])
 
+    def reordered(self, order: np.ndarray) -> np.ndarray:
+        """Where the numbers stand here that components in another order would have; (size,)."""
+        own, n = [self.own[j] for j in order], self.n
+        spreads = self.own[:1] if self.common else own
+        return np.concatenate(
+            [
+                [places[0] for places in own],
+                *(places[1 : n + 1] for places in own),
+                *(places[n + 1 :] for places in spreads),
+            ]
+        ).astype(np.intp)
+
     def features(self, j: int, behind: Behind) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
         """The scores (1, z, ½ tr E(zzᵀ - I)) of rows if they are component j's; z; and C."""
         root, C = self.roots[j], None

@@ -99,8 +99,17 @@ class Scored(NamedTuple):
     """Where scoring has led."""
 
     result: EMResult
-    curvature: np.ndarray | None = None  # near the end; None where EM had to take over
+    curvature: np.ndarray | None = None  # at the end, if no rows are here to ask for it later
     by_em: bool = False
+
+
+def _at_last(
+    likelihood: Likelihood, parameters: Parameters, rng: np.random.Generator
+) -> np.ndarray | None:
+    """The curvature where a fit has ended, unless the rows are here and can tell when asked."""
+    if isinstance(likelihood, RowLikelihood):
+        return None
+    return curvature_of_some(likelihood, parameters, rng)
 
 
 def scored(
@@ -151,8 +160,8 @@ def scored(
                     step, gain = step_of(directions, slope, curvature)
                 halvings = 0
                 if gain < enough:
-                    return Scored(best._replace(converged=True), curvature)
+                    return Scored(best._replace(converged=True), _at_last(likelihood, at, rng))
             at = moved(likelihood, directions, step)
     except KeyboardInterrupt:
         return Scored(best._replace(interrupted=True))
-    return Scored(best, curvature)
+    return Scored(best, _at_last(likelihood, best.parameters, rng))

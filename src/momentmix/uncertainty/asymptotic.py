@@ -67,16 +67,23 @@ def likelihood_errors(
     """Of a maximum of the likelihood, with a prior or without; one pass over the rows."""
     check_size(likelihood.kind, parameters, likelihood.variance is not None)
     found = information(likelihood, parameters)
-    basis = found.directions.basis
-    values, vectors = np.linalg.eigh(basis.T @ _bread(found, kind) @ basis)
+    meat = _centred(found) if kind == "sandwich" else None
+    return curvature_errors(found.directions, _bread(found, kind), likelihood.count, meat)
+
+
+def curvature_errors(
+    directions: Directions, bread: np.ndarray, count: float, meat: np.ndarray | None = None
+) -> Errors:
+    """H⁻¹/p, or H⁻¹GH⁻¹/p, of a curvature H a row and squares G of scores, for p rows."""
+    basis = directions.basis
+    values, vectors = np.linalg.eigh(basis.T @ bread @ basis)
     low = values <= SINGULAR * max(float(values[-1]), 0.0)
     # Half of the inverse, of which the square is taken.
     root = vectors[:, ~low] / np.sqrt(values[~low])
     inverse = root @ root.T
-    if kind == "sandwich":
-        inverse = inverse @ (basis.T @ _centred(found) @ basis) @ inverse
-    covariance = basis @ inverse @ basis.T / likelihood.count
-    return Errors(found.directions, covariance, basis @ vectors[:, low])
+    if meat is not None:
+        inverse = inverse @ (basis.T @ meat @ basis) @ inverse
+    return Errors(directions, basis @ inverse @ basis.T / count, basis @ vectors[:, low])
 
 
 def _bread(found: Information, kind: InformationKind) -> np.ndarray:
