@@ -9,9 +9,9 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.utils.estimator_checks import check_sample_weight_equivalence_on_dense_data
 
 from momentmix import KnownCovarianceMixture, MomentMixture
+from momentmix.data import rows as data_rows
 from momentmix.data import sources
 from momentmix.data.content import by_distance, distinct_rows
-from momentmix.estimators import rows as estimator_rows
 from momentmix.likelihood import rows as likelihood_rows
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
@@ -103,7 +103,7 @@ def test_large_data_are_drawn_by_content(rng, monkeypatch):
     """The sample that the search looks at does not depend on order, nor on repeats or weights."""
     monkeypatch.setattr(sources, "LARGE_DATA", 1_000)
     monkeypatch.setattr(likelihood_rows, "LARGE_DATA", 1_000)
-    monkeypatch.setattr(estimator_rows, "LARGE_DATA", 1_000)
+    monkeypatch.setattr(data_rows, "LARGE_DATA", 1_000)
     X, _ = clusters()
     X = np.concatenate([X, X + np.array([0, 0, 9.0])])
     counts = rng.integers(1, 4, size=len(X))

@@ -38,6 +38,8 @@ def block_rows(
     source that can be read only once is refused, before anything of it is read. Nothing of a
     source is lost by looking at what its columns are.
     """
+    if isinstance(source, BlockRows):
+        return source
     if is_dask(source):
         return table_rows(source, columns, weights)
     if is_spark(source):

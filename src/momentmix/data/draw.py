@@ -18,15 +18,15 @@ from momentmix.covariance import Covariance, Diagonal, Full
 from momentmix.observed import ObservedRows, noise_of_rows
 from momentmix.support.array import ArrayLike, to_numpy
 
-#: Numbers in the rows of a draw, and rows at least.
-DRAWN_NUMBERS, LEAST_ROWS = 1_000_000, 2000
+#: Numbers in the rows of a draw, and rows at least and at most.
+DRAWN_NUMBERS, LEAST_ROWS, MOST_ROWS = 1_000_000, 2000, 100_000
 #: Times its share of all rows that a block gives at most, so that little travels.
 GENEROUS = 2
 
 
 def draw_size(n: int) -> int:
     """How many rows of n features are drawn."""
-    return max(LEAST_ROWS, DRAWN_NUMBERS // n)
+    return max(LEAST_ROWS, min(DRAWN_NUMBERS // n, MOST_ROWS))
 
 
 @dataclass(frozen=True)

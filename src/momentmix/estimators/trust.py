@@ -38,6 +38,9 @@ from momentmix.uncertainty.bootstrap import Bootstrap, BootstrapKind, bootstrapp
 from momentmix.uncertainty.distribution import NormalEstimate, entry_names
 from momentmix.uncertainty.doubts import warn_of_doubts
 
+#: In units of the data, a variance that is none: fits keep all variances well above it.
+NO_VARIANCE = 1e-13
+
 
 class Curved(NamedTuple):
     """What a fit of rows elsewhere knows of its own errors."""
@@ -272,13 +275,14 @@ class TrustedEstimator(BatchEstimator):
         with thread_limit(self.n_jobs):
             problem, _ = self._standing(X, sample_weight, noise_covariance)
             fitted = Parameters.of(self.mixture_)
-            try:
-                errors = _errors(problem, problem.frame.forward(fitted), kind)
-            except np.linalg.LinAlgError as error:
+            here = problem.frame.forward(fitted)
+            free = self._free_covariances and problem.likelihood is not None
+            if free and problem.frame.kind.smallest_variance(here.covariances) < NO_VARIANCE:
                 raise NoStandardErrors(
                     "a fitted covariance is singular, so that no likelihood tells how sure it is; "
                     "drop constant or dependent features"
-                ) from error
+                )
+            errors = _errors(problem, here, kind)
             warn_of_doubts(errors, problem.collapse(Fit(errors.directions.parameters)))
         return NormalEstimate(problem.frame.kind, fitted, errors.natural(problem.frame.factor))
 

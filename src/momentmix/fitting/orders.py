@@ -59,6 +59,7 @@ def mixture_order(s: MixtureSettings, sizes: Sizes, check: bool = True, start: b
     """
     kind = covariance_type(s.covariance_type)
     m, n, known = int(s.n_components), sizes.n, sizes.order
+    start = start or s.moments == "samples"  # whose moments have no efficient weight
     if s.order == "auto":
         order = min(customary_order(kind, m, n, start), HIGHEST_ORDER)
         if known is not None and is_enough(kind, m, n, known):
