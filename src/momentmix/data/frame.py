@@ -12,8 +12,13 @@ from typing import Any
 import numpy as np
 
 from momentmix.covariance import Bound, Covariance, Diagonal, Full, Kind
+from momentmix.data.content import LARGE_DATA
 from momentmix.data.parameters import Parameters
 from momentmix.moments.atoms import Atoms
+from momentmix.support.parallel import parallel_map, worker_count
+
+#: Numbers of a block of rows that stays in the caches.
+BLOCK = 1 << 17
 
 
 class Frame:
@@ -101,6 +106,18 @@ class Frame:
         return self.kind.bound(least, variances, self.inverse, self.n)
 
     def apply(self, X: np.ndarray) -> np.ndarray:
+        """Points in these coordinates; (p, n)."""
+        if X.size <= LARGE_DATA:
+            return self._applied(X)
+        result, step = np.empty(X.shape), max(1, BLOCK // X.shape[1])
+
+        def block(start: int) -> None:
+            result[start : start + step] = self._applied(X[start : start + step])
+
+        parallel_map(block, range(0, len(X), step), worker_count(np))
+        return result
+
+    def _applied(self, X: np.ndarray) -> np.ndarray:
         if self.kind.diagonal:
             return (X - self.centre) * self.inverse
         return (X - self.centre) @ self.inverse
