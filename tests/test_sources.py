@@ -15,6 +15,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.flight as flight
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -281,6 +282,19 @@ def test_what_can_be_read_once_is_refused_before_it_is_read(table):
     few = mock.patch("momentmix.data.blocks.draw_size", return_value=500)  # the rest stays there
     with few, pytest.raises(ValueError, match="no rows"):
         MomentMixture(2, random_state=0).fit_batches(lambda: kept)
+
+
+def test_datasets_with_partitions_and_filters(tmp_path):
+    table = pa.table(
+        {"a": np.arange(10.0), "b": np.arange(10.0) ** 2, "year": [2020] * 4 + [2021] * 6}
+    )
+    pq.write_to_dataset(table, tmp_path, partition_cols=["year"])
+    found = ds.dataset(tmp_path, partitioning="hive")
+    moments = MomentTensors.from_batches(found, 2)
+    assert moments.feature_names == ("a", "b", "year")
+    np.testing.assert_allclose(moments.mean, [4.5, 28.5, 2020.6])
+    some = MomentTensors.from_batches(found.filter(ds.field("a") > 3), 1, columns=["a"])
+    np.testing.assert_allclose(some.mean, [6.5])
 
 
 def test_columns_that_cannot_be(path, table):

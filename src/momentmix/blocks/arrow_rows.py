@@ -68,14 +68,23 @@ def dataset_batches(
     if not hasattr(source, "scanner"):  # it is one, with settings of its own
         yield from source.to_batches()
         return
-    options = {}
-    if getattr(getattr(source, "format", None), "default_extname", None) == "parquet":
-        from pyarrow.dataset import ParquetFragmentScanOptions
-
-        # What it has buffered before it is asked for stays in memory until the end of the file.
-        options["fragment_scan_options"] = ParquetFragmentScanOptions(pre_buffer=False)
     chosen = None if columns is None else list(columns)
-    yield from source.to_batches(columns=chosen, **_AHEAD, **options)
+    if getattr(getattr(source, "format", None), "default_extname", None) != "parquet":
+        yield from source.to_batches(columns=chosen, **_AHEAD)
+        return
+    from pyarrow.dataset import ParquetFragmentScanOptions
+
+    # What it has buffered before it is asked for stays in memory until the end of the file.
+    options = {"fragment_scan_options": ParquetFragmentScanOptions(pre_buffer=False), **_AHEAD}
+    names = source.schema.names if chosen is None else chosen
+    try:
+        files = source.get_fragments()
+    except ValueError:  # it has a filter, and does not show them
+        yield from source.to_batches(columns=chosen, **options)
+        return
+    for file in files:
+        for group in file.split_by_row_group():  # of a whole file it reads far ahead
+            yield from group.to_batches(schema=source.schema, columns=names, **options)
 
 
 def words_among(batch: ArrowBatch, columns: Sequence[Hashable]) -> list[Hashable]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -60,9 +60,10 @@ class BlockData:
 
     def look(self, order: int, draw: bool) -> Look:
         """The moments of all rows up to an order, and if asked for a draw from them."""
-        found = self.elsewhere.total(_look, order, draw_size(self.n) if draw else 0, block=EACH)
+        most = draw_size(self.n) if draw else 0
+        found = self.elsewhere.total(_look, order, most, block=EACH)
         self._weight = found.tensors.weight
-        return found
+        return found if found.draw is None else replace(found, draw=found.draw.lowest(most))
 
     def frame(self, kind: Kind) -> Frame:
         tensors = self.look(2, draw=False).tensors

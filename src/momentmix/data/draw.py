@@ -20,8 +20,9 @@ from momentmix.support.array import ArrayLike, to_numpy
 
 #: Numbers in the rows of a draw, and rows at least and at most.
 DRAWN_NUMBERS, LEAST_ROWS, MOST_ROWS = 1_000_000, 2000, 100_000
-#: Times its share of all rows that a block gives at most, so that little travels.
-GENEROUS = 2
+#: Times its share of all rows that a block gives at most, and times as many rows as are asked for
+#: that may wait to be sorted out.
+GENEROUS, WAITING = 2, 2
 
 
 def draw_size(n: int) -> int:
@@ -31,30 +32,48 @@ def draw_size(n: int) -> int:
 
 @dataclass(frozen=True)
 class Draw:
-    """Rows drawn from some blocks: all whose numbers are below ``limit``, ``most`` of them."""
+    """Rows drawn from some blocks: all whose numbers are below ``limit``.
+
+    They are about ``most``; ``lowest`` leaves no more of them.
+    """
 
     most: int
     limit: float  # ∞ where all rows are here
-    numbers: np.ndarray  # (k,), rising
+    numbers: np.ndarray  # (k,)
     rows: ObservedRows
     weights: np.ndarray  # (k,), as given
 
     def __add__(self, other: Draw) -> Draw:
+        limit = min(self.limit, other.limit)
+        both = [one.below(limit) for one in (self, other)]
         rows = ObservedRows(
-            np.concatenate([self.rows.X, other.rows.X]), _joined(self.rows, other.rows)
+            np.concatenate([one.rows.X for one in both]), _joined(*(one.rows for one in both))
         )
-        limit, weights = min(self.limit, other.limit), (self.weights, other.weights)
-        numbers = np.concatenate([self.numbers, other.numbers])
-        return Draw(self.most, limit, numbers, rows, np.concatenate(weights)).lowest(self.most)
+        numbers, weights = (
+            np.concatenate([getattr(one, name) for one in both]) for name in ("numbers", "weights")
+        )
+        found = Draw(self.most, limit, numbers, rows, weights)
+        # Some more may wait, so that not every sum has to look for the lowest.
+        return found if len(numbers) <= WAITING * self.most else found.lowest(self.most)
+
+    def below(self, limit: float) -> Draw:
+        """The rows whose numbers are below a limit."""
+        if limit >= self.limit:
+            return self
+        kept = np.flatnonzero(self.numbers < limit)
+        return Draw(self.most, limit, self.numbers[kept], self.rows.take(kept), self.weights[kept])
 
     def lowest(self, count: int) -> Draw:
         """The rows of the lowest numbers, so many at most."""
-        order = np.argsort(self.numbers, kind="stable")
-        order, limit = order[self.numbers[order] < self.limit], self.limit
-        if len(order) > count:
-            limit, order = float(self.numbers[order[count]]), order[:count]
-        numbers, rows = self.numbers[order], self.rows.take(order)
-        return Draw(self.most, limit, numbers, rows, self.weights[order])
+        if len(self.numbers) <= count:
+            return self
+        limit = float(np.partition(self.numbers, count)[count])
+        return self.below(limit)
+
+    def __reduce__(self) -> tuple[type[Draw], tuple[object, ...]]:
+        found = self.lowest(self.most)  # no more of them than were asked for travel
+        parts = found.most, found.limit, found.numbers, found.rows, found.weights
+        return Draw, parts
 
     @property
     def whole(self) -> bool:
@@ -98,14 +117,19 @@ def drawn(
     Rows without weight and rows without any value are left out. The random numbers follow from the
     number of the block alone, so that a block that is read again gives the same rows.
     """
-    own = most if block.of is None else min(most, GENEROUS * most // block.of + LEAST_ROWS)
     w = np.ones(len(X)) if weights is None else weights
     numbers = np.random.default_rng([block.number, 0]).exponential(size=len(X))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        numbers = np.where((w > 0) & ~np.isnan(X).all(axis=1), numbers / w, np.inf)
-    near = np.arange(len(X))
-    if len(X) > own:  # what is not among the lowest need not be sorted
-        near = np.argpartition(numbers, own)[: own + 1]
+    told = ~np.isnan(X[:, 0]) | ~np.isnan(X).all(axis=1)
+    if weights is not None:
+        told &= w > 0
+        numbers = np.divide(numbers, w, out=numbers, where=told)
     noise = noise_of_rows(noise_covariance, X) if len(X) else None
-    rows = ObservedRows(X, noise).take(near)
-    return Draw(most, np.inf, numbers[near], rows, w[near]).lowest(own)
+    rows = ObservedRows(X, noise)
+    if not np.all(told):
+        kept = np.flatnonzero(told)
+        rows, numbers, w = rows.take(kept), numbers[kept], w[kept]
+    found = Draw(most, np.inf, numbers, rows, w)
+    if block.of is None:
+        return found
+    # Of many blocks each gives little more than its share, so that little travels.
+    return found.lowest(min(most, GENEROUS * most // block.of + LEAST_ROWS))

@@ -102,9 +102,11 @@ def _rows(
     if not np.any(told):  # a row of no weight stands for none
         X, w, told, noise_covariance = frame.centre[None], np.zeros(1), np.ones(1, bool), None
     if not observed:
-        return RowLikelihood(frame.apply(X), w, kind, 0.0)
+        rows = RowLikelihood(frame.apply(X), w, kind, 0.0)
+        rows.keeps = False  # the block is gone after this
+        return rows
     table = ObservedRows(X, noise_of_rows(noise_covariance, X)).take(np.flatnonzero(told))
     table = table.scaled(frame.centre, frame.units)
     # Where the rows lie does not matter for sums, so nothing stands in for them.
-    rows = CompletedRows(table, np.empty(table.X.shape), shifts_of_gaps(table, frame))
-    return ObservedLikelihood(rows, w[told], kind, 0.0, to_features=frame.to_features)
+    completed = CompletedRows(table, np.empty(table.X.shape), shifts_of_gaps(table, frame))
+    return ObservedLikelihood(completed, w[told], kind, 0.0, to_features=frame.to_features)

@@ -65,6 +65,7 @@ class RowLikelihood(Likelihood):
         self.weights = np.full(p, 1 / p) if weights is None else weights
         self.background: np.ndarray | None = None  # log density at each row; (p,)
         self.crowding: Crowding | None = None  # of the rows, where it is known
+        self.keeps = True  # the products of pairs of features, if they fit, for later passes
         self._least = 1.5 / self.count if self.count > 1 else 0.0
         self._step = max(256, _BLOCK_BYTES // (8 * (2 * n + kind.width(n))))
 
@@ -194,7 +195,8 @@ class RowLikelihood(Likelihood):
         Squares are made again in each block; products of pairs of features are kept if they fit.
         """
         p, n = self.X.shape
-        keep = not self.kind.diagonal and 8 * p * self.kind.width(n) <= _CACHE_BYTES
+        fit = 8 * p * self.kind.width(n) <= _CACHE_BYTES
+        keep = self.keeps and fit and not self.kind.diagonal
         if not keep and p > self._step:
             return None
         return np.ascontiguousarray(to_numpy(self.kind.features(self.X)))
