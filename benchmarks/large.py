@@ -24,21 +24,26 @@ from tensors import mean_error, mixture, timed
 
 #: Seeds of mixtures that nothing was tuned on.
 FIRST_SEED = 20
-M = 5
+
+
+def overlapping(i: int, separation: float, quick: bool) -> Mixture:
+    """Five components in ten features; few for a smoke test."""
+    n, m = (4, 2) if quick else (10, 5)
+    return mixture(FIRST_SEED + i, n, m, separation)
 
 
 def at_the_top(X: np.ndarray, truth: Mixture) -> MomentMixture:
     """The maximum of the likelihood next to the truth, which nobody knows but a benchmark."""
     start = {"weights_init": truth.weights, "means_init": truth.means,
              "covariances_init": truth.covariances}  # fmt: skip
-    return MomentMixture(M, prior=None, tol=1e-10, max_iter=1000, **start).fit(X)
+    return MomentMixture(truth.n_components, prior=None, tol=1e-10, max_iter=1000, **start).fit(X)
 
 
 def em_from_moments(X: np.ndarray, pure: MomentMixture) -> MomentMixture:
     """EM steps from the estimate at which scoring begins."""
     start = {"weights_init": pure.weights_, "means_init": pure.means_,
              "covariances_init": pure.covariances_}  # fmt: skip
-    return MomentMixture(M, max_iter=1000, **start).fit(X)
+    return MomentMixture(len(pure.weights_), max_iter=1000, **start).fit(X)
 
 
 def passes(quick: bool) -> None:
@@ -51,9 +56,9 @@ def passes(quick: bool) -> None:
     print("| separation | fit | passes | error | log-likelihood | seconds | scikit-learn over it |")
     print("| ---: | --- | ---: | ---: | ---: | ---: | ---: |", flush=True)
     for i, separation in enumerate((1.0,) if quick else (0.7, 1.0, 1.4, 2.0)):
-        truth = mixture(FIRST_SEED + i, m=M, separation=separation)
+        truth = overlapping(i, separation, quick)
         X, _ = truth.sample(p, FIRST_SEED + i)
-        top, rows = at_the_top(X, truth), fits(X, quick)
+        top, rows = at_the_top(X, truth), fits(X, truth.n_components, quick)
         *_, t_theirs = rows[-1]
         for name, fit, steps, t in rows:
             error = mean_error(fit.means_, truth) / mean_error(top.means_, truth)
@@ -62,19 +67,19 @@ def passes(quick: bool) -> None:
             print(f"| {separation} | {name} | {cells} |", flush=True)
 
 
-def fits(X: np.ndarray, quick: bool) -> list[tuple]:
+def fits(X: np.ndarray, m: int, quick: bool) -> list[tuple]:
     """(name, fit, passes, seconds) of ours and of scikit-learn's, which is the last."""
 
     def median(job: Callable) -> tuple:
         runs = [timed(job) for _ in range(1 if quick else 3)]
         return runs[0][0], float(np.median([t for _, t in runs]))
 
-    fast, t_fast = median(lambda: MomentMixture(M, polish="newton", random_state=0).fit(X))
-    usual, t_usual = median(lambda: MomentMixture(M, random_state=0).fit(X))
-    pure, t_pure = median(lambda: MomentMixture(M, polish=None, random_state=0).fit(X))
-    order_4, t_4 = timed(lambda: MomentMixture(M, polish=None, order=4, random_state=0).fit(X))
+    fast, t_fast = median(lambda: MomentMixture(m, polish="newton", random_state=0).fit(X))
+    usual, t_usual = median(lambda: MomentMixture(m, random_state=0).fit(X))
+    pure, t_pure = median(lambda: MomentMixture(m, polish=None, random_state=0).fit(X))
+    order_4, t_4 = timed(lambda: MomentMixture(m, polish=None, order=4, random_state=0).fit(X))
     em, t_em = timed(lambda: em_from_moments(X, order_4))
-    theirs = GaussianMixture(M, tol=1e-6, max_iter=20 if quick else 1000, random_state=0)
+    theirs = GaussianMixture(m, tol=1e-6, max_iter=20 if quick else 1000, random_state=0)
     _, t_theirs = timed(lambda: theirs.fit(X))
     return [
         ("polish='newton'", fast, fast.n_passes_, t_fast),
@@ -98,7 +103,7 @@ def cluster(quick: bool) -> None:
     options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
     with LocalCluster(**options) as c, Client(c):
         for i, separation in enumerate((1.0,) if quick else (0.7, 1.0, 2.0)):
-            truth = mixture(FIRST_SEED + i, m=M, separation=separation)
+            truth = overlapping(i, separation, quick)
             X, _ = truth.sample(p, FIRST_SEED + i)
             top = at_the_top(X, truth)
             parts = [da.from_delayed(dask.delayed(part), part.shape, dtype=float)
@@ -106,7 +111,7 @@ def cluster(quick: bool) -> None:
             D = da.concatenate(parts).persist()
             D.sum().compute()
             for polish in ("newton", "em"):
-                model = MomentMixture(M, polish=polish, random_state=0)
+                model = MomentMixture(truth.n_components, polish=polish, random_state=0)
                 here, _, there = (
                     min(timed(lambda f=model, rows=rows: f.fit(rows))[1] for _ in range(2))
                     for rows in (X, D, D)
@@ -123,7 +128,7 @@ import pyarrow.dataset as ds
 from momentmix import MomentMixture
 data = ds.dataset(sys.argv[1])
 start = time.perf_counter()
-fit = MomentMixture(5, polish=sys.argv[2], random_state=0).fit_batches(data)
+fit = MomentMixture(int(sys.argv[4]), polish=sys.argv[2], random_state=0).fit_batches(data)
 seconds = time.perf_counter() - start
 fit.mixture_.save(sys.argv[3])
 status = open("/proc/self/status").read()
@@ -157,7 +162,7 @@ def written(path: Path, truth: Mixture, rows: int) -> None:
 def parquet(quick: bool) -> None:
     p = 100_000 if quick else 100_000_000
     print(f"\n## From a Parquet file: {p:,} × 10, which is {p * 80 / 2**30:.1f} GiB in memory\n")
-    truth = mixture(FIRST_SEED, m=M, separation=1.0)
+    truth = overlapping(0, 1.0, quick)
 
     def run(code: str, *arguments: str) -> list[float]:
         done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True,
@@ -176,7 +181,7 @@ def parquet(quick: bool) -> None:
             print(f"| reading alone, {threads} thread(s) | 1 | {t:.1f} | {1e6 * t / p:.3f} | "
                   f"{t / reads[2]:.2f} | | |", flush=True)  # fmt: skip
         for polish in ("newton", "em"):
-            n, t, peak = run(FROM_FILE, str(path), polish, str(model))
+            n, t, peak = run(FROM_FILE, str(path), polish, str(model), str(truth.n_components))
             error = mean_error(Mixture.load(model).means, truth) * np.sqrt(p)
             print(f"| fit_batches, polish='{polish}' | {n:.0f} | {t:.1f} | {1e6 * t / p / n:.3f} | "
                   f"{t / n / reads[2]:.2f} | {peak:.0f} | {error:.2f} |", flush=True)  # fmt: skip

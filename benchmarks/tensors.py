@@ -13,7 +13,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from sklearn.mixture import GaussianMixture
 
 from machine import machine
 from momentmix import Mixture, MomentMixture, MomentTensors
@@ -43,11 +42,6 @@ def timed(job: Callable) -> tuple:
     return result, time.perf_counter() - start
 
 
-def median_of_three(job: Callable) -> tuple:
-    runs = [timed(job) for _ in range(3)]
-    return runs[0][0], float(np.median([t for _, t in runs]))
-
-
 def updates(quick: bool) -> None:
     print("\n## Updating against the bare product\n")
     print("Order 4: PᵀP of the products x_a x_b, a ≤ b, made beforehand; order 3: XᵀP. Best of")
@@ -66,45 +60,6 @@ def updates(quick: bool) -> None:
                 t_bare, t_ours = clock(*jobs, rounds=2 if quick else 7)
                 ratios.append(f"{t_ours / t_bare:.2f}")
             print(f"| {n} | {len(X):,} | {order} | {' | '.join(ratios)} | 1.5 |", flush=True)
-
-
-def against_em(quick: bool) -> None:
-    p = 50_000 if quick else 1_000_000
-    print(f"\n## {p:,} × 10, five overlapping full components\n")
-    print("scikit-learn: `GaussianMixture(5, tol=1e-5, max_iter=500)`, a k-means start, one run.")
-    print("Times are of the whole fit, pass included, median of three, over scikit-learn's; bounds")
-    print("0.05 and 0.2. Errors of the means are over scikit-learn's, bounds 2 and 1.02, and over")
-    print("those of EM from the true parameters ('ceiling').\n")
-    print(
-        "| seed | scikit-learn s (steps) | pure: time | error | to ceiling | with EM: time | error "
-        "| to ceiling | gain in nats a row |"
-    )
-    print("| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |", flush=True)
-    MomentMixture(2, polish=None).fit(np.random.default_rng(0).normal(size=(1000, 2)))
-    m = 2 if quick else 5
-    for seed in range(1 if quick else 4):
-        truth = mixture(seed, 4, m) if quick else mixture(seed)
-        X, _ = truth.sample(p, seed)
-        time.sleep(0.5)
-        (pure, t_pure), (full, t_full) = (
-            median_of_three(lambda X=X, polish=polish: MomentMixture(
-                m, polish=polish, random_state=0
-            ).fit(X))
-            for polish in (None, "em")
-        )  # fmt: skip
-        em = GaussianMixture(m, tol=1e-5, max_iter=500, random_state=0)
-        _, t_em = timed(lambda X=X, em=em: em.fit(X))
-        best = GaussianMixture(
-            m, tol=1e-6, max_iter=500, weights_init=truth.weights, means_init=truth.means,
-            precisions_init=np.linalg.inv(truth.covariances),
-        ).fit(X)  # fmt: skip
-        theirs, top = (mean_error(fit.means_, truth) for fit in (em, best))
-        cells = [f"{t_em:.1f} ({em.n_iter_})"]
-        for fit, t in ((pure, t_pure), (full, t_full)):
-            error = mean_error(fit.means_, truth)
-            cells += [f"{t / t_em:.3f}", f"{error / theirs:.3f}", f"{error / top:.3f}"]
-        gain = full.score(X) - em.score(X)
-        print(f"| {seed} | {' | '.join(cells)} | {gain:+.5f} |", flush=True)
 
 
 def independent_of_rows(quick: bool) -> None:
@@ -250,7 +205,6 @@ def cluster(quick: bool) -> None:
 
 PARTS = {
     "updates": updates,
-    "em": against_em,
     "rows": independent_of_rows,
     "files": files,
     "crossing": crossing,

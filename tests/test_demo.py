@@ -85,12 +85,24 @@ def test_observed_benchmark_runs_in_its_quick_form():
 def test_tensor_benchmark_runs_in_its_quick_form():
     command = [sys.executable, str(ROOT / "benchmarks" / "tensors.py"), "--quick"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=ONE_THREAD)
-    assert done.stdout.count("\n## ") == 6
-    # Errors of the pure moment estimate and of the polished one, over those of scikit-learn.
-    row = next(line for line in done.stdout.splitlines() if line.startswith("| 0 |"))
-    pure, polished = (float(row.split("|")[i]) for i in (4, 7))
-    assert pure < 2
-    assert polished < 1.02
+    assert done.stdout.count("\n## ") == 5
+
+
+def test_benchmark_of_passes_runs_in_its_quick_form():
+    command = [
+        sys.executable,
+        str(ROOT / "benchmarks" / "large.py"),
+        "--quick",
+        "passes",
+        "parquet",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=ONE_THREAD)
+    rows = [line.split("|") for line in done.stdout.splitlines() if line.startswith("| 1.0 |")]
+    errors = {row[2].strip(): float(row[4]) for row in rows}
+    assert errors["polish='newton'"] < 1.03
+    assert errors["default"] < 1.03
+    assert errors["polish=None"] < 1.5
+    assert "fit_batches, polish='newton'" in done.stdout
 
 
 def test_experiments_run_in_their_quick_form_and_go_on(tmp_path):

@@ -24,6 +24,13 @@ def momentmix(X: np.ndarray, m: int, kind: str, tol: float, seed: int) -> tuple:
     return fit.weights_, fit.means_, fit.covariances_, fit.n_passes_
 
 
+def newton(X: np.ndarray, m: int, kind: str, tol: float, seed: int) -> tuple:
+    from momentmix import MomentMixture
+
+    fit = MomentMixture(m, covariance_type=kind, tol=tol, polish="newton", random_state=seed).fit(X)
+    return fit.weights_, fit.means_, fit.covariances_, fit.n_passes_
+
+
 def sklearn(X: np.ndarray, m: int, kind: str, tol: float, seed: int) -> tuple:
     from sklearn.mixture import GaussianMixture
 
@@ -111,6 +118,7 @@ def spark(X: np.ndarray, m: int, kind: str, tol: float, seed: int) -> tuple:
 
 PEERS = {
     "momentmix": momentmix,
+    "momentmix, polish='newton'": newton,
     "scikit-learn": sklearn,
     "Bayesian (scikit-learn)": bayesian,
     "pomegranate": pomegranate,

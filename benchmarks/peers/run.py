@@ -173,10 +173,11 @@ def write(text: str, path: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="one small job, for a smoke test")
-    parser.add_argument("--peers", default=",".join(PEERS), help="names, with commas between")
+    parser.add_argument("--peers", help="a text with the names of some; by default all")
+    parser.add_argument("--only", help="jobs whose names contain this; then nothing is written")
     parser.add_argument("--first", type=int, help="so many jobs only; then nothing is written")
     arguments = parser.parse_args()
-    peers = arguments.peers.split(",")
+    peers = [peer for peer in PEERS if arguments.peers is None or peer in arguments.peers]
     text = (
         "# Against peers\n\n`make bench-peers` writes this anew. " + machine() + ".\n\n"
         f"Same data, fresh processes, two cores each, EM stopped at a gain of {TOL:g} nats a "
@@ -193,12 +194,15 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder) / "data.npy"
         for job in jobs(arguments.quick)[: arguments.first]:
+            if arguments.only is not None and arguments.only not in job.name:
+                continue
             np.save(data, job.X)
             results = {peer: measure(job, peer, data, arguments.quick) for peer in peers}
             part = table(job, results)
             print(part, flush=True)
             text += part + "\n"
-    if not arguments.quick and arguments.first is None and peers == list(PEERS):
+    whole = arguments.first is None and arguments.only is None and peers == list(PEERS)
+    if whole and not arguments.quick:
         write(text, HERE.parent / "README.md")
 
 

@@ -20,9 +20,9 @@ from momentmix.support.array import ArrayLike, to_numpy
 
 #: Numbers in the rows of a draw, and rows at least and at most.
 DRAWN_NUMBERS, LEAST_ROWS, MOST_ROWS = 1_000_000, 2000, 100_000
-#: Times its share of all rows that a block gives at most, and times as many rows as are asked for
-#: that may wait to be sorted out.
-GENEROUS, WAITING = 2, 2
+#: Times its share of all rows that a block gives at most, and so many more; and times as many rows
+#: as are asked for that may wait to be sorted out.
+GENEROUS, FEW_ROWS, WAITING = 2, 20, 2
 
 
 def draw_size(n: int) -> int:
@@ -132,4 +132,4 @@ def drawn(
     if block.of is None:
         return found
     # Of many blocks each gives little more than its share, so that little travels.
-    return found.lowest(min(most, GENEROUS * most // block.of + LEAST_ROWS))
+    return found.lowest(min(most, GENEROUS * most // block.of + FEW_ROWS))

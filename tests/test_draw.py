@@ -1,0 +1,90 @@
+"""Rows drawn from blocks: the same whatever the sequence, and right on average."""
+
+import pickle
+from functools import reduce
+from itertools import permutations
+from operator import add
+
+import numpy as np
+import pytest
+
+from momentmix.blocks.rows import Block
+from momentmix.data.draw import drawn
+
+
+def blocks(rng, count=4, p=50, n=2):
+    return [(rng.normal(size=(p, n)), rng.uniform(0.1, 5, p)) for _ in range(count)]
+
+
+def content(draw, most):
+    draw = draw.lowest(most)
+    order = np.argsort(draw.numbers)
+    return draw.limit, draw.rows.X[order], draw.weights[order]
+
+
+@pytest.mark.parametrize("of", [None, 4])
+def test_the_sequence_does_not_matter(rng, of):
+    most = 30
+    draws = [drawn(X, w, most, Block(i, of)) for i, (X, w) in enumerate(blocks(rng))]
+    limit, rows, weights = content(reduce(add, draws), most)
+    assert len(rows) == most
+    for order in permutations(range(4)):
+        a, b, c, d = (draws[i] for i in order)
+        for merged in (reduce(add, (a, b, c, d)), (a + b) + (c + d)):
+            again = content(merged, most)
+            assert again[0] == limit
+            np.testing.assert_array_equal(again[1], rows)
+            np.testing.assert_array_equal(again[2], weights)
+
+
+def test_sums_over_draws_are_right_on_average(rng):
+    """For rows of very different weights, one of which is most of the whole."""
+    X, w = rng.normal(size=(200, 1)), rng.exponential(size=200) ** 2
+    w[7] = w.sum()
+    totals = []
+    for i in range(600):
+        draw = drawn(X, w, 40, Block(i)).lowest(40)
+        assert len(draw.rows) == 40
+        totals.append([draw.counts.sum(), draw.counts @ draw.rows.X[:, 0]])
+    totals = np.array(totals)
+    errors = totals.std(axis=0) / np.sqrt(len(totals))
+    assert np.all(np.abs(totals.mean(axis=0) - [w.sum(), w @ X[:, 0]]) < 3.5 * errors)
+
+
+def test_where_all_rows_are_drawn_each_counts_for_itself(rng):
+    draws = [drawn(X, w, 1000, Block(i)) for i, (X, w) in enumerate(blocks(rng))]
+    draw = reduce(add, draws)
+    assert draw.whole
+    assert draw.counts.sum() == pytest.approx(sum(w.sum() for _, w in blocks(rng)), rel=0.5)
+    np.testing.assert_array_equal(draw.counts, np.concatenate([one.weights for one in draws]))
+
+
+def test_rows_that_do_not_count_are_left_out():
+    X = np.array([[1.0, 2.0], [np.nan, np.nan], [np.nan, 3.0], [4.0, 5.0]])
+    draw = drawn(X, np.array([1.0, 1.0, 1.0, 0.0]), 10, Block(0))
+    np.testing.assert_array_equal(draw.rows.X, X[[0, 2]])
+
+
+def test_no_more_rows_travel_than_are_asked_for(rng):
+    X = rng.normal(size=(500, 2))
+    draw = drawn(X, None, 20, Block(0))  # of blocks that nobody has counted
+    assert len(draw.rows) == 500
+    sent = pickle.loads(pickle.dumps(draw))
+    assert len(sent.rows) == 20
+    assert sent.limit > sent.numbers.max()
+
+
+def test_noise_goes_with_its_rows(rng):
+    X = rng.normal(size=(30, 2))
+    own = rng.uniform(1, 2, (30, 2))
+    common, other = (drawn(X, None, 100, Block(i), 0.5) for i in (0, 1))
+    assert (common + other).rows.noise.shared
+    mixed = common + drawn(X, None, 100, Block(2), own)
+    assert not mixed.rows.noise.shared
+    found = {tuple(row): tuple(v) for row, v in zip(mixed.rows.X, mixed.rows.noise_variances(),
+                                                    strict=True)}  # fmt: skip
+    assert len(mixed.rows) == 60
+    assert all(found[tuple(row)] == tuple(v) for row, v in zip(X, own, strict=True))
+    exact = drawn(X + 9, None, 100, Block(3)) + drawn(X, None, 100, Block(4), own)
+    variances = dict(zip(map(tuple, exact.rows.X), exact.rows.noise_variances(), strict=True))
+    assert not np.any(variances[tuple(X[0] + 9)])
