@@ -7,6 +7,7 @@ that does not fit into memory. Ratios and memory, measured in this run.
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 import tempfile
@@ -157,6 +158,7 @@ def written(path: Path, truth: Mixture, rows: int) -> None:
         for i in range(-(-rows // 1_000_000)):
             X, _ = truth.sample(min(rows, 1_000_000), 1000 + i)
             out.write_table(pa.table(list(X.T), names=names), row_group_size=250_000)
+    os.sync()  # nothing is to be written any more when times are taken
 
 
 def parquet(quick: bool) -> None:

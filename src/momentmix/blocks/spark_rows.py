@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard, TypeVar
 
 import numpy as np
@@ -72,6 +73,14 @@ class SparkRows(BlockRows):
         self._source = source.select([source[_quoted(name)] for name in asked])
         self._partitions = _FEW + 1  # until a pass has counted them
 
+    @cached_property
+    def _count(self) -> int | None:
+        """How many partitions there are; None where Spark does not tell."""
+        try:
+            return int(self._source.rdd.getNumPartitions())
+        except Exception:  # such as Spark Connect's, which has no RDDs
+            return None
+
     def total(
         self,
         function: BlockFunction[Parameters, Result],
@@ -79,7 +88,7 @@ class SparkRows(BlockRows):
         **named: Parameters.kwargs,
     ) -> Result:
         self.n_passes += 1
-        task = _Task(function, arguments, named, self._weighted)
+        task = _Task(function, arguments, named, self._weighted, self._count)
         sums = self._source.mapInArrow(task, _SCHEMA)
         if self._partitions > _FEW:
             sums = sums.repartition(_GROUPS, sums["part"]).mapInArrow(_add_up, _SCHEMA)
@@ -129,6 +138,7 @@ class _Task(NamedTuple):
     arguments: tuple[object, ...]
     named: dict[str, Any]
     weighted: bool
+    partitions: int | None
 
     def __call__(self, batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
         from pyspark import TaskContext
@@ -139,7 +149,7 @@ class _Task(NamedTuple):
         try:
             with thread_limit(1):  # other partitions are the cluster's other jobs
                 for i, (X, weights) in enumerate(in_pieces(self._rows(batches))):
-                    block = Block(part * _PIECES + i)
+                    block = Block(part * _PIECES + i, self.partitions)
                     one = self.function(X, weights, *self.arguments, **of_block(self.named, block))
                     found[:] = [plus(found[0], one) if found else one]
         except ValueError as error:
