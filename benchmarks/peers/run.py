@@ -93,7 +93,7 @@ def jobs(quick: bool) -> list[Job]:
         Job("blobs, 2,000 × 2, m=5, full", blobs, 5, "full"),
         Job("moons, 2,000 × 2, m=8, full", moons, 8, "full"),
     ]
-    for name, (X, m) in tables().items():
+    for name, (X, m) in tables(quick).items():
         result.append(Job(f"{name}, {len(X)} × {X.shape[1]}, m={m}, full", X, m, "full"))
     return result
 
