@@ -59,7 +59,7 @@ def mixture_order(s: MixtureSettings, sizes: Sizes, check: bool = True, start: b
     """
     kind = covariance_type(s.covariance_type)
     m, n, known = int(s.n_components), sizes.n, sizes.order
-    start = start or s.moments == "samples"  # whose moments have no efficient weight
+    start = start or not _is_efficient(s)
     if s.order == "auto":
         order = min(customary_order(kind, m, n, start), HIGHEST_ORDER)
         if known is not None and is_enough(kind, m, n, known):
@@ -74,6 +74,12 @@ def mixture_order(s: MixtureSettings, sizes: Sizes, check: bool = True, start: b
             f"these were kept up to order {known}; accumulate with order={order}"
         )
     return order
+
+
+def _is_efficient(s: MixtureSettings) -> bool:
+    """Whether moments may have the efficient weight, without which higher orders do not pay."""
+    given = s.omega is not None or not isinstance(s.order_weights, str)
+    return not given and s.weighting != "orders" and s.moments != "samples"
 
 
 def known_noise_order(s: KnownNoiseSettings, sizes: Sizes) -> int:
