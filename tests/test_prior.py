@@ -18,6 +18,7 @@ from momentmix.covariance import Diagonal, Full, Tied, covariance_type
 from momentmix.data.frame import Frame
 from momentmix.data.parameters import Parameters
 from momentmix.data.rounding import rounding_variances
+from momentmix.datasets import paper_mixture
 from momentmix.fitting.orders import customary_order
 from momentmix.likelihood.rows import RowLikelihood
 
@@ -373,3 +374,10 @@ def test_parameters_as_one_vector_go_there_and_back():
     assert isinstance(back, Parameters)
     for a, b in zip(start, back, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-14)
+
+
+def test_eigenvalues_far_apart():
+    """Fewer rows than features, on which LAPACK's fastest way to eigenvalues has failed."""
+    X = paper_mixture(0.1, 0).sample(8000, 0)[0][:50]
+    fit = MomentMixture(2, random_state=24).fit(X)
+    assert np.isfinite(fit.lower_bound_)

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.linalg import block_diag
 
+from momentmix.covariance.eigen import eigen
+
 
 class Coordinates(ABC):
     """Covariances of one type as a vector of free numbers.
@@ -118,7 +120,7 @@ class MatrixCoordinates(Coordinates):
         array = np.reshape(array, self._stack)
         if self.floor is None:
             return np.asarray((array[:, self._rows, self._columns] / self._unit).reshape(-1))
-        values, vectors = np.linalg.eigh(array)
+        values, vectors = eigen(array)
         values = np.maximum(values - self.floor, 1e-3 * self.floor)
         raised = (vectors * values[:, None, :]) @ vectors.swapaxes(1, 2)
         return np.asarray(np.linalg.cholesky(raised)[:, self._rows, self._columns].reshape(-1))
@@ -148,7 +150,7 @@ class MatrixCoordinates(Coordinates):
         if self.floor is None:
             return None
         G = G.reshape(self._stack)
-        values, vectors = np.linalg.eigh((G + G.swapaxes(1, 2)) / 2)
+        values, vectors = eigen((G + G.swapaxes(1, 2)) / 2)
         positive = (vectors * np.maximum(values, 0)[:, None, :]) @ vectors.swapaxes(1, 2)
         same_column = self._columns[:, None] == self._columns
         blocks = 2 * positive[:, self._rows[:, None], self._rows] * same_column

@@ -13,6 +13,7 @@ import numpy as np
 from momentmix.covariance.anchor import Anchor, anchor_rows
 from momentmix.covariance.base import NEAR_FLOOR, Bound, Covariance, refuse_degenerate
 from momentmix.covariance.coordinates import MatrixCoordinates
+from momentmix.covariance.eigen import eigen
 from momentmix.covariance.tangent import MatrixTangent
 from momentmix.support.array import Array, index_array, namespace, read_only
 
@@ -205,7 +206,7 @@ class Matrices(Covariance):
             return array
         except np.linalg.LinAlgError:
             root = np.linalg.cholesky(floor)
-            values, vectors = np.linalg.eigh(_relative(array, root))
+            values, vectors = eigen(_relative(array, root))
             side = root @ vectors
             raised = (side * np.maximum(values, 1.0)[..., None, :]) @ side.swapaxes(-1, -2)
             return np.asarray((raised + raised.swapaxes(-1, -2)) / 2)

@@ -16,6 +16,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from momentmix.covariance.eigen import eigen
+
 
 def _group_means(values: np.ndarray, groups: int) -> np.ndarray:
     """Means over the components of each of some mixtures, repeated for each component."""
@@ -128,7 +130,7 @@ class PullOfMatrices(Pull):
     def __init__(self, prior: LogNormalPrior, matrices: np.ndarray, groups: int) -> None:
         self.prior, self.groups = prior, groups
         self.strength, self.matrices = prior.strength, matrices
-        values, self.vectors = np.linalg.eigh(matrices)
+        values, self.vectors = eigen(matrices)
         self.values = np.maximum(values, 1e-300)
         self.logs = np.log(self.values)
         turned = self.vectors.swapaxes(1, 2)
