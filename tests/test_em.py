@@ -8,7 +8,7 @@ from sklearn.mixture import GaussianMixture
 
 from momentmix.covariance import Full, Spherical, covariance_type
 from momentmix.data.parameters import Parameters
-from momentmix.likelihood import rows, search
+from momentmix.likelihood import passes, search
 from momentmix.likelihood.density import softmax
 from momentmix.likelihood.moves import drop_losses, merge_losses, relocations, split_and_merge
 from momentmix.likelihood.rows import RowLikelihood
@@ -77,10 +77,10 @@ def test_blocks_do_not_change_a_step(kind, monkeypatch, rng):
     X = rng.normal(size=(3000, 4))
     start = sklearn_start(kind, X)
     whole = RowLikelihood(X, None, covariance_type(kind), 1e-6).step(start)
-    monkeypatch.setattr(rows, "_BLOCK_BYTES", 1)
-    monkeypatch.setattr(rows, "_CACHE_BYTES", 0)
+    monkeypatch.setattr(passes, "_BLOCK_BYTES", 1)
+    monkeypatch.setattr(passes, "_CACHE_BYTES", 0)
     blocks = RowLikelihood(X, None, covariance_type(kind), 1e-6)
-    assert len(blocks._blocks()) > 5
+    assert len(blocks.passes.over_blocks(lambda rows: rows)) > 5
     split = blocks.step(start)
     np.testing.assert_allclose(split[0], whole[0], rtol=1e-12)
     for a, b in zip(whole[1], split[1], strict=True):

@@ -39,10 +39,12 @@ class BatchRows(BlockRows):
     """Rows in batches, which ``read`` begins anew each time it is called, if it can (``again``).
 
     With ``ahead`` they are read in a thread of their own, which suits engines. A user's own code
-    may want to stay in the thread that it was made in, as the connections of sqlite3 do.
+    may want to stay in the thread that it was made in, as the connections of sqlite3 do. ``held``
+    tells that all rows are in memory, so that nothing has to be read.
     """
 
     names: Sequence[str] | None
+    held: bool = False
 
     def __init__(
         self,

@@ -11,6 +11,8 @@ from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
 import numpy as np
 
+from momentmix.support.array import Array
+
 Result = TypeVar("Result")
 Parameters = ParamSpec("Parameters")
 #: What a block may give: numbers, arrays, moments, whatever has a +; or a tuple of such things.
@@ -30,12 +32,15 @@ class BlockRows:
     """Rows (p, n) in blocks, and their weights; ``n_passes`` counts how often they were read.
 
     ``names`` are those of the columns, if they have any. ``noisy`` tells whether the rows have
-    known noise, and ``again`` whether they can be read more than once.
+    known noise, and ``again`` whether they can be read more than once. Blocks on a device are like
+    ``device``, an array without rows.
     """
 
     n: int
     names: Sequence[str] | np.ndarray | None = None
     noisy: bool = False
+    device: Array | None = None
+    p: int | None = None  # rows, where that is known before they are read
     again: bool = True
     n_passes: int = 0
 

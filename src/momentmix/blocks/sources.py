@@ -14,9 +14,11 @@ from typing import Any, TypeAlias, cast
 from momentmix.blocks import arrow_rows, duckdb_rows, polars_rows
 from momentmix.blocks.batches import SMALL, Batch, BatchRows, in_pieces
 from momentmix.blocks.dask_rows import is_dask, table_rows
+from momentmix.blocks.device_rows import moved
 from momentmix.blocks.rows import BlockRows
 from momentmix.blocks.spark_rows import SparkRows, is_spark
 from momentmix.blocks.tables import Given, Layout, is_table
+from momentmix.support.device import device_named
 
 #: A table that is elsewhere, a stream, batches, or a function that gives one of them.
 Source: TypeAlias = Any
@@ -30,14 +32,18 @@ def block_rows(
     weights: Hashable | None = None,
     *,
     once: bool = True,
+    device: str | None = None,
 ) -> BlockRows:
-    """The rows of whatever users pass.
+    """The rows of whatever users pass; on a device of that name if there is one.
 
     ``columns`` are the names of those columns of tables that are features, by default all but
     ``weights``, which names the column that says how much each row counts. With ``once=False`` a
     source that can be read only once is refused, before anything of it is read. Nothing of a
     source is lost by looking at what its columns are.
     """
+    if device is not None:
+        there = device_named(device)
+        return moved(block_rows(source, columns, weights, once=once), there)
     if isinstance(source, BlockRows):
         return source
     if is_dask(source):
@@ -58,7 +64,9 @@ def block_rows(
     def read() -> Iterator[Batch]:
         return in_pieces(layout.batches(opened.batches(layout.wanted)))
 
-    return BatchRows(read, layout.width, layout.names, opened.again, opened.ahead)
+    rows = BatchRows(read, layout.width, layout.names, opened.again, opened.ahead)
+    rows.held = opened.held
+    return rows
 
 
 def refuse_unread(X: object) -> None:
@@ -84,6 +92,7 @@ class _Opened:
     batches: Callable[[Columns], Iterable[Given]]
     again: bool = True
     ahead: bool = True
+    held: bool = False  # in memory
 
 
 def _opened(source: Source) -> _Opened:
@@ -105,7 +114,7 @@ def _opened(source: Source) -> _Opened:
             lambda wanted: duckdb_rows.relation_batches(source, _texts(wanted), _rows_each(wanted)),
         )
     if is_table(source) and not arrow_rows.is_reader(source):
-        return _Opened(lambda: source, lambda wanted: [source], ahead=False)
+        return _Opened(lambda: source, lambda wanted: [source], ahead=False, held=True)
     if arrow_rows.is_arrow(source):
         return _of_reader(lambda: arrow_rows.open_stream(source))
     if hasattr(source, "to_batches"):
@@ -117,7 +126,7 @@ def _opened(source: Source) -> _Opened:
     if hasattr(source, "to_reader"):  # of Arrow Flight
         return _of_reader(source.to_reader)
     if getattr(source, "ndim", None) == 2:
-        return _Opened(lambda: source, lambda wanted: [source], ahead=False)
+        return _Opened(lambda: source, lambda wanted: [source], ahead=False, held=True)
     if isinstance(source, Iterable):
         return _of_iterable(source)
     raise TypeError(

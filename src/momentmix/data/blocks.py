@@ -16,9 +16,9 @@ from momentmix.data.sources import Place, TensorData
 from momentmix.distributions.moment_tensors import MomentTensors
 from momentmix.moments.atoms import Atoms
 from momentmix.moments.bilinear import InnerProducts, bilinear
-from momentmix.support.array import ArrayLike, to_numpy
+from momentmix.support.array import Array, ArrayLike, as_like, foreign, to_numpy
 
-#: Rows that a source is taken to have, which may not know; tensors pay for that many.
+#: Rows that a source is taken to have that does not know; tensors pay for that many.
 MANY_ROWS = 10_000_000
 
 
@@ -50,12 +50,12 @@ class BlockData:
     passes = 1
     order = None
     place: Place = "elsewhere"
-    rows = MANY_ROWS
     count = np.inf  # which a pass would tell
 
     def __init__(self, rows: BlockRows, frame: Frame | None = None, weight: float = 1.0) -> None:
         """Rows in the coordinates of a frame, if any, and the sum of their weights."""
         self.elsewhere, self.n, self._frame, self._weight = rows, rows.n, frame, weight
+        self.rows = MANY_ROWS if rows.p is None else rows.p
         self._second: np.ndarray | None = None
 
     def look(self, order: int, draw: bool) -> Look:
@@ -108,21 +108,27 @@ def _look(
     block: Block,
     noise_covariance: ArrayLike | None = None,
 ) -> Look:
-    noise = noise_covariance if len(X) else None
+    noise = noise_covariance if X.shape[0] else None
     tensors = tensors_with_gaps(X, order, weights, noise)  # pairwise where there are some
     return Look(tensors, drawn(X, weights, most, block, noise) if most else None)
+
+
+def _within(X: np.ndarray, frame: Frame) -> Array:
+    """Points in a frame, where X is."""
+    return frame.on(X)(X) if foreign(X) else frame.apply(X)
 
 
 def _tensors_within(
     X: np.ndarray, weights: np.ndarray | None, frame: Frame, order: int
 ) -> MomentTensors:
-    return MomentTensors.from_samples(frame.apply(X), order, weights)
+    return MomentTensors.from_samples(_within(X, frame), order, weights)
 
 
 def _compressed(
     X: np.ndarray, weights: np.ndarray | None, frame: Frame, basis: np.ndarray, order: int
 ) -> MomentTensors:
-    return MomentTensors.from_samples(frame.apply(X) @ basis, order, weights)
+    Z = _within(X, frame)
+    return MomentTensors.from_samples(Z @ as_like(basis, Z), order, weights)
 
 
 def _inner_products(
@@ -133,11 +139,19 @@ def _inner_products(
     order_weights: list[float],
     gradient: bool,
 ) -> InnerProducts:
-    if len(X) == 0:
+    if X.shape[0] == 0:
         values = np.zeros(len(P))
         if not gradient:
             return InnerProducts(values, None, None)
         covariances = None if P.covariance.zero else np.zeros_like(to_numpy(P.covariance.array))
         return InnerProducts(values, np.zeros_like(to_numpy(P.means)), covariances)
-    Q = Atoms(1.0 if weights is None else weights, frame.apply(X), Zero(X.shape[1]), np)
-    return bilinear(P, Q, order_weights, gradient)
+    Z, w = _within(X, frame), 1.0 if weights is None else weights
+    Q = Atoms(w, Z, Zero(X.shape[1]))
+    if not foreign(Z):
+        return bilinear(P, Q, order_weights, gradient)
+    there = bilinear(P.on(Z), Q, order_weights, gradient)
+    return InnerProducts(
+        to_numpy(there.values),
+        None if there.means is None else to_numpy(there.means),
+        None if there.covariances is None else to_numpy(there.covariances),
+    )

@@ -16,7 +16,7 @@ import numpy as np
 from momentmix.blocks.rows import Block
 from momentmix.covariance import Covariance, Diagonal, Full
 from momentmix.observed import ObservedRows, noise_of_rows
-from momentmix.support.array import ArrayLike, to_numpy
+from momentmix.support.array import ArrayLike, foreign, index_array, namespace, to_numpy
 
 #: Numbers in the rows of a draw, and rows at least and at most.
 DRAWN_NUMBERS, LEAST_ROWS, MOST_ROWS = 1_000_000, 2000, 100_000
@@ -117,18 +117,27 @@ def drawn(
     Rows without weight and rows without any value are left out. The random numbers follow from the
     number of the block alone, so that a block that is read again gives the same rows.
     """
-    w = np.ones(len(X)) if weights is None else weights
-    numbers = np.random.default_rng([block.number, 0]).exponential(size=len(X))
+    w = np.ones(X.shape[0]) if weights is None else to_numpy(weights)
+    numbers = np.random.default_rng([block.number, 0]).exponential(1.0, (X.shape[0],))
+    limit = np.inf
+    if weights is not None:
+        numbers = np.divide(numbers, w, out=np.full(len(w), np.inf), where=w > 0)
+    if foreign(X):  # only rows that are drawn come here from a device
+        kept = np.arange(len(w))
+        if len(w) > most:
+            limit = float(np.partition(numbers, most)[most])
+            kept = np.flatnonzero(numbers < limit)
+        rows_there = namespace(X).take(X, index_array(kept, X), axis=0)
+        X, numbers, w = to_numpy(rows_there).astype(np.float64), numbers[kept], w[kept]
     told = ~np.isnan(X[:, 0]) | ~np.isnan(X).all(axis=1)
     if weights is not None:
         told &= w > 0
-        numbers = np.divide(numbers, w, out=numbers, where=told)
     noise = noise_of_rows(noise_covariance, X) if len(X) else None
     rows = ObservedRows(X, noise)
     if not np.all(told):
         kept = np.flatnonzero(told)
         rows, numbers, w = rows.take(kept), numbers[kept], w[kept]
-    found = Draw(most, np.inf, numbers, rows, w)
+    found = Draw(most, limit, numbers, rows, w)
     if block.of is None:
         return found
     # Of many blocks each gives little more than its share, so that little travels.

@@ -7,6 +7,7 @@ full.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from momentmix.covariance import Bound, Covariance, Diagonal, Full, Kind
 from momentmix.data.content import LARGE_DATA
 from momentmix.data.parameters import Parameters
 from momentmix.moments.atoms import Atoms
+from momentmix.support.array import Array, as_like, namespace
 from momentmix.support.parallel import parallel_map, worker_count
 
 #: Numbers of a block of rows that stays in the caches.
@@ -104,6 +106,18 @@ class Frame:
         if not np.any(variances):
             return least
         return self.kind.bound(least, variances, self.inverse, self.n)
+
+    def on(self, like: Array) -> Callable[[Array], Array]:
+        """``apply`` for points in the library and on the device of ``like``; in float64."""
+        xp = namespace(like)
+        centre = as_like(self.centre, like, xp.float64)
+        inverse = as_like(np.asarray(self.inverse), like, xp.float64)
+
+        def apply(X: Array) -> Array:
+            away = xp.astype(X, xp.float64, copy=False) - centre
+            return away * inverse if self.kind.diagonal else away @ inverse
+
+        return apply
 
     def apply(self, X: np.ndarray) -> np.ndarray:
         """Points in these coordinates; (p, n)."""

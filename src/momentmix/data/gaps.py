@@ -7,7 +7,6 @@ a mixture fitted to them says nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sized
 from typing import cast
 
 import numpy as np
@@ -16,7 +15,7 @@ from momentmix.blocks.dask_rows import DaskRows, DaskTable, DaskWeights, is_dask
 from momentmix.blocks.rows import BlockRows
 from momentmix.distributions.centred_sums import GapsError, Missing
 from momentmix.distributions.moment_tensors import MomentTensors
-from momentmix.support.array import ArrayLike
+from momentmix.support.array import Array, ArrayLike
 from momentmix.tensors.dense import packed_indices
 from momentmix.tensors.moment_matrix import least_eigenvalue, moment_matrix
 from momentmix.tensors.packed import total_size
@@ -51,7 +50,7 @@ def _of_block(
     noise_covariance: ArrayLike | None = None,
 ) -> MomentTensors:
     def made(missing: Missing) -> MomentTensors:
-        noise = noise_covariance if len(cast(Sized, X)) else None
+        noise = noise_covariance if cast(Array, X).shape[0] else None
         return MomentTensors.from_samples(
             X, order, weights, noise_covariance=noise, missing=missing
         )

@@ -20,7 +20,7 @@ from momentmix.data.frame import Frame
 from momentmix.distributions.moment_tensors import MomentTensors
 from momentmix.moments.atoms import Atoms
 from momentmix.moments.bilinear import InnerProducts, bilinear
-from momentmix.support.array import to_numpy
+from momentmix.support.array import Array, to_numpy
 from momentmix.tensors.dense import packed_indices, unpack
 from momentmix.tensors.isserlis import atom_sums
 from momentmix.tensors.packed import linear_map, order_slice, plus_gaussian, total_size
@@ -84,6 +84,7 @@ class AtomData:
     passes = 1
     order = None
     place: Place = "memory"
+    device: Array | None = None  # an array without rows where passes over the rows are to be made
 
     def __init__(self, atoms: Atoms, count: float | None = None) -> None:
         self.atoms, self.n = atoms, int(atoms.means.shape[1])

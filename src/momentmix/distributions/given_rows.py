@@ -45,7 +45,7 @@ class MixtureGiven:
 
     def probabilities(self) -> np.ndarray:
         """Of the components; (p, m)."""
-        return probabilities(self.log_joint())
+        return to_numpy(probabilities(self.log_joint()))
 
     def means(self) -> np.ndarray:
         """E[v_i | x_i]; (p, n)."""
@@ -118,12 +118,14 @@ class MixtureGiven:
         return v + away.expected(Gaussians(np.zeros((1, rows.n)), covariance))
 
 
-def probabilities(log_joint: np.ndarray) -> np.ndarray:
+def probabilities(log_joint: Array) -> Array:
     """Of the components of each row (p, m), alike where all densities are 0 to float64."""
-    highest = log_joint.max(axis=1, keepdims=True)
-    R = np.exp(log_joint - np.where(np.isfinite(highest), highest, 0.0))
-    R[highest[:, 0] == -np.inf] = 1.0
-    return np.asarray(R / R.sum(axis=1, keepdims=True))
+    xp = namespace(log_joint)
+    highest = xp.max(log_joint, axis=1, keepdims=True)
+    nowhere = highest <= -float("inf")
+    R = xp.exp(log_joint - xp.where(nowhere, xp.zeros_like(highest), highest))
+    R = xp.where(nowhere, xp.ones_like(R), R)
+    return R / xp.sum(R, axis=1, keepdims=True)
 
 
 def log_sum(x: Array) -> Array:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from os import PathLike
-from typing import TypeAlias
 
 import numpy as np
 
@@ -29,18 +28,20 @@ from momentmix.support.array import (
     all_finite,
     array_device,
     as_float_array,
+    as_like,
     frozen_copy,
     index_array,
     like,
     namespace,
+    on_accelerator,
     to_numpy,
 )
+from momentmix.support.checks import RandomState, seeded
+from momentmix.support.device import block_bytes
 from momentmix.support.parallel import parallel_map, worker_count
 from momentmix.tensors.dense import dense_moment
 
 _BLOCK_BYTES = 1 << 20
-#: A seed, a generator, or None for a seed from the system.
-RandomState: TypeAlias = "int | Sequence[int] | np.random.Generator | np.random.RandomState | None"
 
 
 class Mixture(AtomDistribution):
@@ -141,6 +142,11 @@ class Mixture(AtomDistribution):
         names = checked_names(feature_names, self.n_features)
         return Mixture.from_atoms(self._atoms, names, self._background)
 
+    def on(self, X: Array) -> Mixture:
+        """The same mixture in float64, in the library of X and on its device."""
+        double = as_like(np.empty(0), X, namespace(X).float64)
+        return Mixture.from_atoms(self._atoms.on(double), self._names, self._background)
+
     @property
     def weights(self) -> Array:
         """The share of each component, of shape (m,)."""
@@ -184,7 +190,7 @@ class Mixture(AtomDistribution):
         """
         if n_samples < 1:
             raise ValueError(f"n_samples must be at least 1, got {n_samples}")
-        rng = _generator(random_state)
+        rng = seeded(random_state)
         weights = to_numpy(self.weights).astype(np.float64)
         labels = rng.choice(self.n_components, size=n_samples, p=weights / weights.sum())
         Z = rng.standard_normal((n_samples, self.n_features))
@@ -260,6 +266,8 @@ class Mixture(AtomDistribution):
             return constant[None, :] - 0.5 * xp.stack(squares, axis=1)
 
         step = max(1, _BLOCK_BYTES // (8 * self.n_features))
+        if on_accelerator(X):
+            step = max(1, block_bytes(X) // (32 * self.n_features))
         parts = parallel_map(block, range(0, X.shape[0], step), worker_count(xp))
         return xp.concat(parts)
 
@@ -282,7 +290,7 @@ class Mixture(AtomDistribution):
             return self._like(np.where(given.rows.seen, given.rows.X, given.means()))
         if isinstance(draws, bool) or not isinstance(draws, int | np.integer) or draws < 1:
             raise ValueError(f"draws must be a whole number of at least 1, got {draws!r}")
-        drawn = given.draws(int(draws), _generator(random_state))
+        drawn = given.draws(int(draws), seeded(random_state))
         return self._like(np.where(given.rows.seen, given.rows.X, drawn))
 
     def denoise(
@@ -387,9 +395,3 @@ class Mixture(AtomDistribution):
 
     def _repr_html_(self) -> str:
         return mixture_in_html(self)
-
-
-def _generator(random_state: RandomState) -> np.random.Generator:
-    if isinstance(random_state, np.random.RandomState):
-        return np.random.default_rng(random_state.randint(2**31, size=4))
-    return np.random.default_rng(random_state)

@@ -141,13 +141,14 @@ class MomentTensors:
         columns: Sequence[Hashable] | None = None,
         weights: Hashable | None = None,
         missing: Missing = "error",
+        device: str | None = None,
     ) -> MomentTensors:
         """Make the moments of rows that come in batches, in one pass.
 
-        ``source``, ``columns`` and ``weights`` are as in :meth:`MomentMixture.fit_batches`. The
-        names of the columns are kept as ``feature_names``.
+        ``source``, ``columns``, ``weights`` and ``device`` are as in
+        :meth:`MomentMixture.fit_batches`. The names of the columns are kept as ``feature_names``.
         """
-        rows = block_rows(source, columns, weights)
+        rows = block_rows(source, columns, weights, device=device)
         found = tensors_of_blocks(rows, order, missing)
         new = cls(found.n_features, order, missing=missing, feature_names=rows.names)
         return new._hold(found.count, found._sums)

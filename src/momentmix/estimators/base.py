@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from momentmix.blocks.dask_rows import DaskRows, feature_names, is_dask
+from momentmix.blocks.device_rows import DeviceRows
 from momentmix.data.blocks import BlockData
+from momentmix.data.content import LARGE_DATA
 from momentmix.data.gaps import check_gaps
 from momentmix.data.observed import ObservedData
 from momentmix.data.rows import rows_to_fit
@@ -30,7 +32,15 @@ from momentmix.fitting.problem import Problem, mixture_of
 from momentmix.fitting.solve import solve
 from momentmix.matching.fit import Fit
 from momentmix.observed import noise_of_rows
-from momentmix.support.array import to_numpy
+from momentmix.support.array import (
+    Array,
+    as_float_array,
+    as_like,
+    empty_like_rows,
+    foreign,
+    namespace,
+    to_numpy,
+)
 from momentmix.support.checks import generator
 from momentmix.support.parallel import thread_limit
 
@@ -73,8 +83,9 @@ class MixtureEstimator(MixturePredictions):
     precisions_cholesky_: np.ndarray | None
     #: Attributes that a stream of partial_fit makes when they are asked for.
     _solved: tuple[str, ...] = SOLVED
-    #: Of the rows, and so of what is given back; fits themselves are in float64.
-    _dtype: type = np.float64
+    #: What the rows were like, and so what is given back is: an array without rows, in their
+    #: library, dtype and on their device. Fits themselves are in float64.
+    _like: Array = np.empty((0, 1))
 
     def _check_settings(self) -> None:
         raise NotImplementedError
@@ -245,17 +256,52 @@ class MixtureEstimator(MixturePredictions):
             else:
                 self._check_features(X)
             return data
+        given = X
         X, counts = checked_rows(self, X, sample_weight, least=2, reset=reset)
         if reset:
-            self._dtype = X.dtype.type
+            self._note_likeness(given, X)
+        least = 1 if self.n_components == "auto" else int(self.n_components)
+        if foreign(X) and self._stays(X, noise_covariance):
+            if X.shape[0] < least:
+                raise ValueError(
+                    f"Expected n_samples >= n_components but got n_components = {least}, "
+                    f"n_samples = {X.shape[0]}"
+                )
+            return BlockData(DeviceRows(X, counts))
+        device = empty_like_rows(X) if foreign(X) else None
+        X, counts, noise_covariance = (
+            None if part is None else to_numpy(part) for part in (X, counts, noise_covariance)
+        )
         noise = noise_of_rows(noise_covariance, X)
         names = vars(self).get("feature_names_in_")
-        least = 1 if self.n_components == "auto" else int(self.n_components)
-        return rows_to_fit(X, counts, least, noise, names)
+        here = rows_to_fit(X, counts, least, noise, names)
+        if isinstance(here, AtomData):
+            here.device = device
+        return here
+
+    def _stays(self, X: Array, noise_covariance: Table) -> bool:
+        """Whether the rows of a device are worked at there alone, because they are many.
+
+        Fewer have a copy in the main memory, and so have those with gaps or errors, and those of
+        fits that look at all rows.
+        """
+        xp, many = namespace(X), X.shape[0] * X.shape[1] > LARGE_DATA
+        if not many or noise_covariance is not None or self._needs_memory:
+            return False
+        return not bool(xp.any(xp.isnan(X)))
+
+    @property
+    def _needs_memory(self) -> bool:
+        """Whether a fit has to look at all rows in the main memory."""
+        return False
+
+    def _note_likeness(self, given: Table, X: Array) -> None:
+        """What is given back is in the library and on the device of what was given."""
+        self._like = empty_like_rows(as_float_array(given, "X", (2,)) if foreign(given) else X)
 
     def _note_features(self, n: int, names: Sequence[str] | np.ndarray | None) -> None:
         """As scikit-learn does for tables in memory."""
-        for name in ("feature_names_in_", "_dtype"):
+        for name in ("feature_names_in_", "_like"):
             self.__dict__.pop(name, None)
         self.n_features_in_ = int(n)
         if names is not None:
@@ -329,6 +375,6 @@ class MixtureEstimator(MixturePredictions):
         self.history_ = list(fit.history)
         warn_of_end(fit, self.max_iter, self.tol)
 
-    def _as_given(self, array: np.ndarray) -> np.ndarray:
-        """In the precision of the rows."""
-        return array.astype(self._dtype, copy=False)
+    def _as_given(self, array: np.ndarray) -> Any:
+        """In the library and the precision of the rows, and on their device."""
+        return as_like(array, self._like)

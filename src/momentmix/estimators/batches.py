@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from momentmix.blocks.dask_rows import feature_names, is_dask
 from momentmix.blocks.rows import BlockRows
 from momentmix.blocks.sources import Source, block_rows
@@ -17,6 +19,7 @@ from momentmix.estimators.rows import Table, checked_rows
 from momentmix.estimators.streams import with_batch
 from momentmix.fitting.asked import Sizes
 from momentmix.observed import noise_of_rows
+from momentmix.support.array import as_like, foreign, namespace, to_numpy
 from momentmix.support.parallel import thread_limit
 
 if TYPE_CHECKING:
@@ -34,6 +37,7 @@ class BatchEstimator(MixtureEstimator):
         *,
         columns: Sequence[Hashable] | None = None,
         weights: Hashable | None = None,
+        device: str | None = None,
     ) -> Self:
         """Fit the mixture to rows that come in batches, which need not fit into memory.
 
@@ -55,6 +59,10 @@ class BatchEstimator(MixtureEstimator):
             The names of the columns that are features. By default they are all but ``weights``.
         weights : str, optional
             The name of the column that says how many times each row counts.
+        device : str, optional
+            A device of PyTorch, such as "cuda", to which batches are copied, and on which sums are
+            then made. The rows need not fit there. The next batch is read and copied meanwhile.
+            What was fitted comes back as NumPy's arrays.
 
         Returns
         -------
@@ -73,7 +81,7 @@ class BatchEstimator(MixtureEstimator):
         array([0., 6.])
         """
         self._check_settings()
-        rows = block_rows(source, columns, weights, once=self.polish is None)
+        rows = block_rows(source, columns, weights, once=self.polish is None, device=device)
 
         def read() -> Data:
             self._note_features(rows.n, rows.names)
@@ -145,10 +153,14 @@ class BatchEstimator(MixtureEstimator):
             else:
                 self._check_features(X)
         else:
+            given = X
             X, sample_weight = checked_rows(self, X, sample_weight, reset=stream is None)
-            self.__dict__.pop("_dtype", None)
-            checked = noise_of_rows(noise, X)
-            noise = None if checked is None else checked.array
+            self.__dict__.pop("_like", None)
+            if foreign(given):  # of float64, as all that a stream gives back
+                self._like = as_like(np.empty((0, 1)), given, namespace(given).float64)
+            if noise is not None:
+                checked = noise_of_rows(to_numpy(noise), X)
+                noise = None if checked is None else checked.array
         order = self._order(Sizes(int(X.shape[1])))
         moments = with_batch(stream, X, order, sample_weight, noise, half_life)
         noisy = vars(self).get("_noisy_stream", False) or noise is not None

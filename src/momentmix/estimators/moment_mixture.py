@@ -300,6 +300,10 @@ class MomentMixture(OutlierAnswers, TrustedEstimator):
         """Whether something is left to the rows."""
         return "auto" in (self.n_components, self.covariance_type)
 
+    @property
+    def _needs_memory(self) -> bool:
+        return self._is_auto or self.outliers != "none" or self.prior == "cv"
+
     def _order(self, sizes: Sizes) -> int:
         if self._is_auto:
             refuse_auto(self, "a stream keeps moments; give a number and a type")

@@ -7,14 +7,14 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from sklearn.base import BaseEstimator, DensityMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from momentmix.blocks.dask_rows import DaskRows, feature_names, is_dask, map_rows
 from momentmix.blocks.spark_rows import row_function
 from momentmix.distributions.given_rows import probabilities
 from momentmix.distributions.mixture import Mixture
-from momentmix.estimators.rows import Table
-from momentmix.support.array import to_numpy
+from momentmix.estimators.rows import Table, checked_rows
+from momentmix.support.array import Array, as_like, foreign, namespace, to_numpy
 from momentmix.support.checks import generator, one_of
 
 SparkMethod: TypeAlias = Literal["predict", "predict_proba", "score_samples"]
@@ -153,14 +153,14 @@ class MixturePredictions(DensityMixin, BaseEstimator):
         check_is_fitted(self)
         if is_dask(X):
             raise TypeError("draws are made in memory; give the rows as an array, or no draws")
-        X = self._rows(X)
+        given, X = X, to_numpy(self._rows(X))
         drawn = self.mixture_.impute(
             X,
             draws,
             noise_covariance=noise_covariance,
             random_state=generator(self.random_state),
         )
-        return self._as_rows(to_numpy(drawn), X)
+        return self._as_rows(to_numpy(drawn), given)
 
     def denoise(self, X: Table, noise_covariance: Table = None) -> tuple[np.ndarray, np.ndarray]:
         """What lies behind each row, given the row, its gaps and the known errors in it.
@@ -180,8 +180,7 @@ class MixturePredictions(DensityMixin, BaseEstimator):
             How uncertain that is.
         """
         check_is_fitted(self)
-        X = self._rows(X)
-        means, covariances = self.mixture_.denoise(X, noise_covariance)
+        means, covariances = self.mixture_.denoise(to_numpy(self._rows(X)), noise_covariance)
         return self._as_rows(to_numpy(means), X), self._as_rows(to_numpy(covariances), X)
 
     def sample(self, n_samples: int = 1) -> tuple[np.ndarray, np.ndarray]:
@@ -201,7 +200,11 @@ class MixturePredictions(DensityMixin, BaseEstimator):
         """
         check_is_fitted(self)
         X, labels = self.mixture_.sample(n_samples, generator(self.random_state))
-        return to_numpy(X), to_numpy(labels)
+        if not foreign(self.means_):
+            return to_numpy(X), to_numpy(labels)
+        integer = namespace(self.means_).int64
+        labels = as_like(to_numpy(labels), self.means_, integer)
+        return as_like(to_numpy(X), self.means_), labels  # type: ignore[return-value]
 
     def bic(self, X: Table, noise_covariance: Table = None) -> float:
         """The Bayesian information criterion on the rows; lower is better.
@@ -249,8 +252,8 @@ class MixturePredictions(DensityMixin, BaseEstimator):
             rows = DaskRows(X, noise=noise_covariance)
             total, count = rows.total(_score_of_block, self.mixture_)
         else:
-            X = self._rows(X)
-            total, count = _score_of_block(X, None, self.mixture_, noise_covariance)
+            rows = self._rows(X)
+            total, count = _score_of_block(rows, None, self._mixture_for(rows), noise_covariance)
         if count == 0:
             raise ValueError("no row of X has a value, so there is nothing to score")
         return total, count
@@ -268,19 +271,34 @@ class MixturePredictions(DensityMixin, BaseEstimator):
         if is_dask(X):
             self._check_features(X)
             return map_rows(X, function, self.mixture_, width, dtype, noise_covariance)
-        X = self._rows(X)
-        return self._as_rows(function(self.mixture_, X, noise_covariance), X)
+        rows = self._rows(X)
+        if foreign(rows) and (function not in _ON_DEVICE or self.mixture_.background is not None):
+            rows = to_numpy(rows)
+        return self._as_rows(function(self._mixture_for(rows), rows, noise_covariance), X)
 
-    def _as_rows(self, found: np.ndarray, X: np.ndarray) -> np.ndarray:
-        """As scikit-learn does: float32 where the rows of the fit and these are of that kind."""
-        if found.dtype.kind != "f":
-            return found
-        return found.astype(np.result_type(X, self.means_), copy=False)
+    def _mixture_for(self, rows: Array) -> Mixture:
+        """The mixture where the rows are."""
+        return self.mixture_.on(rows) if foreign(rows) else self.mixture_
 
-    def _rows(self, X: Table) -> np.ndarray:
-        return validate_data(
-            self, X, reset=False, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan"
-        )
+    def _as_rows(self, found: Any, given: Table) -> Any:
+        """In the library of the rows and on their device.
+
+        As scikit-learn does: float32 where the rows of the fit and these are of that kind.
+        """
+        like = given if foreign(given) else found
+        xp = namespace(like)
+        dtype = xp.int64
+        if namespace(found).isdtype(found.dtype, "real floating"):
+            both = getattr(given, "dtype", None), self.means_.dtype
+            single = all(str(one).endswith("float32") for one in both)
+            dtype = xp.float32 if single else xp.float64
+        if foreign(found):
+            return xp.astype(found, dtype, copy=False)
+        return as_like(found, like, dtype)
+
+    def _rows(self, X: Table) -> Any:
+        """Rows like those of the fit: NumPy's, or on a device."""
+        return checked_rows(self, X, None, reset=False)[0]
 
     def _check_features(self, X: Table) -> None:
         """Refuse a Dask table whose columns are not those of the fit."""
@@ -296,19 +314,21 @@ class MixturePredictions(DensityMixin, BaseEstimator):
             )
 
 
-def posterior(mixture: Mixture, X: np.ndarray, noise_covariance: Table = None) -> np.ndarray:
+def posterior(mixture: Mixture, X: Array, noise_covariance: Table = None) -> Any:
     """The probability of each component for each row; (p, m)."""
-    return probabilities(to_numpy(mixture.log_joint(X, noise_covariance)))
+    return probabilities(mixture.log_joint(X, noise_covariance))
 
 
-def _log_density(mixture: Mixture, X: np.ndarray, noise_covariance: Table) -> np.ndarray:
-    return to_numpy(mixture.log_prob(X, noise_covariance))
+def _log_density(mixture: Mixture, X: Array, noise_covariance: Table) -> Any:
+    return mixture.log_prob(X, noise_covariance)
 
 
-def _most_probable(mixture: Mixture, X: np.ndarray, noise_covariance: Table) -> np.ndarray:
-    labels = to_numpy(mixture.log_joint(X, noise_covariance)).argmax(axis=1)
+def _most_probable(mixture: Mixture, X: Array, noise_covariance: Table) -> Any:
+    log_joint = mixture.log_joint(X, noise_covariance)
+    labels = namespace(log_joint).argmax(log_joint, axis=1)
     if mixture.background is not None:
-        labels[mixture.outlier_probability(X, noise_covariance) > 0.5] = -1
+        out = mixture.outlier_probability(X, noise_covariance) > 0.5
+        labels = np.where(out, -1, to_numpy(labels))
     return labels
 
 
@@ -320,12 +340,15 @@ def _score_of_block(
     X: np.ndarray, weights: np.ndarray | None, mixture: Mixture, noise_covariance: Table = None
 ) -> tuple[float, int]:
     """The sum of log densities, and the number of rows that show something."""
-    if len(X) == 0:
+    if X.shape[0] == 0:
         return 0.0, 0
-    told = int(np.sum(~np.all(np.isnan(X), axis=1)))
-    return float(np.sum(_log_density(mixture, X, noise_covariance))), told
+    xp, density = namespace(X), _log_density(mixture, X, noise_covariance)
+    told = int(xp.sum(xp.astype(~xp.all(xp.isnan(X), axis=1), xp.int64)))
+    return float(xp.sum(density)), told
 
 
+#: What can be asked of rows where they are on a device.
+_ON_DEVICE = (posterior, _log_density, _most_probable)
 #: What a method asks for each row, and the type that Spark has for the answer.
 _ON_SPARK: dict[str, tuple[Callable[[Mixture, np.ndarray, Table], np.ndarray], str]] = {
     "predict": (_most_probable, "long"),

@@ -1,4 +1,8 @@
-"""Rows and weights as users give them, checked."""
+"""Rows and weights as users give them, checked.
+
+Arrays of other libraries than NumPy are read as NumPy's where they are in the main memory, which
+takes no copy. Those on a device stay there.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +10,19 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import _check_sample_weight, validate_data
+from sklearn.utils.validation import _check_n_features, _check_sample_weight, validate_data
 
 from momentmix.blocks.sources import refuse_unread
+from momentmix.support.array import (
+    Array,
+    as_float_array,
+    as_like,
+    check_same_place,
+    foreign,
+    namespace,
+    on_accelerator,
+    to_numpy,
+)
 
 #: Rows as users have them: an array, a table of pandas or polars, a Dask array or DataFrame; and
 #: the weights that go with them. Both are checked before anything is done with them.
@@ -17,15 +31,20 @@ Table: TypeAlias = Any
 
 def checked_rows(
     estimator: BaseEstimator, X: Table, sample_weight: Table, least: int = 1, reset: bool = True
-) -> tuple[np.ndarray, np.ndarray | None]:
+) -> tuple[Any, Any]:
     """Rows as float64 or float32 and their weights, neither negative nor of any sum yet.
 
-    NaN is a gap. With ``reset`` the estimator notes how many features there are, and their names.
+    They are NumPy's, or both on the device of X. NaN is a gap. With ``reset`` the estimator notes
+    how many features there are, and their names.
     """
     refuse_unread(X)
+    if sample_weight is not None and (foreign(X) or foreign(sample_weight)):
+        check_same_place(X, sample_weight, "sample_weight")
+    if on_accelerator(X):
+        return _on_device(estimator, X, sample_weight, least, reset)
     X = validate_data(
         estimator,
-        X,
+        to_numpy(X) if foreign(X) else X,
         reset=reset,
         dtype=[np.float64, np.float32],
         ensure_min_samples=least,
@@ -33,7 +52,42 @@ def checked_rows(
     )
     weights = None
     if sample_weight is not None:
+        if foreign(sample_weight):
+            sample_weight = to_numpy(sample_weight)
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         if not np.any(weights):  # scikit-learn itself says so from 1.9 on
             raise ValueError("sample_weight must hold at least one non-zero number")
+    return X, weights
+
+
+def _on_device(
+    estimator: BaseEstimator, X: Table, sample_weight: Table, least: int, reset: bool
+) -> tuple[Array, Array | None]:
+    """The same for rows on a device, in words of scikit-learn's."""
+    X = as_float_array(X, "X", (2,))
+    xp, (p, n) = namespace(X), X.shape
+    if p < least or n < 1:
+        raise ValueError(
+            f"Found array with {p} sample(s) and {n} feature(s) (shape={(p, n)}) while a minimum "
+            f"of {least} sample(s) and 1 feature(s) is required by {type(estimator).__name__}."
+        )
+    _check_n_features(estimator, X, reset=reset)
+    if reset:
+        estimator.__dict__.pop("feature_names_in_", None)
+    if bool(xp.any(xp.isinf(X))):
+        raise ValueError(
+            "Input X contains infinity or a value too large for its dtype; drop such rows"
+        )
+    if sample_weight is None:
+        return X, None
+    weights = sample_weight
+    if isinstance(weights, int | float | list | tuple):
+        weights = as_like(np.broadcast_to(np.asarray(weights, dtype=float), p).copy(), X)
+    weights = xp.astype(as_float_array(weights, "sample_weight", (1,)), xp.float64)
+    if weights.shape[0] != p:
+        raise ValueError(f"sample_weight has {weights.shape[0]} entries for {p} rows of X")
+    if not bool(xp.all(xp.isfinite(weights))) or bool(xp.any(weights < 0)):
+        raise ValueError("sample_weight must be finite and not negative")
+    if not bool(xp.any(weights > 0)):
+        raise ValueError("sample_weight must hold at least one non-zero number")
     return X, weights

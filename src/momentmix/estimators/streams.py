@@ -8,6 +8,7 @@ from momentmix.blocks.dask_rows import is_dask
 from momentmix.data.gaps import tensors_with_gaps
 from momentmix.distributions.moment_tensors import MomentTensors
 from momentmix.estimators.rows import Table
+from momentmix.support.array import Array, as_like, foreign, namespace, to_numpy
 from momentmix.support.checks import positive
 
 
@@ -33,7 +34,9 @@ def with_batch(
     if half_life is not None:
         positive("half_life", half_life)
         if not is_dask(X):
-            fading = np.exp2(-np.arange(len(X))[::-1] / half_life)
+            fading: Array = np.exp2(-np.arange(X.shape[0])[::-1] / half_life)
+            if foreign(X):
+                fading = as_like(to_numpy(fading), X, namespace(X).float64)
             weights = fading if weights is None else weights * fading
     batch = tensors_with_gaps(X, order, weights, noise)
     if stream is None:

@@ -68,6 +68,7 @@ def _of_rows(rows: AtomData, plan: Plan, frame: Frame | None) -> Problem:
     likelihood = _row_likelihood(rows, scaled, frame, plan)
     if crowding is not None:
         likelihood.crowding = crowding.at(np.argsort(within.order_of_rows()))
+    likelihood = likelihood.on(rows.device)
     weights = gaussian_weights(plan.order)
     if plan.search == "moments":  # weighted by the noise of these rows
         weights = sampling_weights(scaled.X, scaled.weights, plan.order)
@@ -147,6 +148,8 @@ def _of_blocks(data: BlockData, plan: Plan) -> Problem:
     tensors, draw, noisy = look.tensors, look.draw, data.elsewhere.noisy
     assert draw is not None
     own = rows_to_fit(draw.rows.X, draw.counts, plan.m, draw.rows.noise, data.elsewhere.names)
+    if isinstance(own, AtomData):
+        own.device = data.elsewhere.device
     if draw.whole:
         here = mixture_problem(own, plan)
         return replace(here, passes=here.passes + data.elsewhere.n_passes)

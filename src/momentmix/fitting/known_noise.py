@@ -163,7 +163,7 @@ def known_noise_problem(data: Data | ObservedData, plan: Plan, covariance: Array
             0.0,
             variance=frame.variance,
             count=rows.count,
-        )
+        ).on(rows.device)
     elif elsewhere is not None and plan.polish:
         likelihood = BlockLikelihood(
             elsewhere,

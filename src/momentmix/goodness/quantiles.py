@@ -67,7 +67,7 @@ def distance_quantiles(model: object, X: ArrayLike) -> tuple[Quantiles, list[Qua
         ],
         axis=1,
     )
-    R = probabilities(to_numpy(mixture.log_joint(rows)))
+    R = to_numpy(probabilities(mixture.log_joint(rows)))
     n = mixture.n_features
     whole = _by_weight(squares.reshape(-1), R.reshape(-1), n)
     return whole, [_by_weight(d, r, n) for d, r in zip(squares.T, R.T, strict=True) if r.sum() > 3]

@@ -15,12 +15,13 @@ from momentmix.covariance import Anchor, Bound, Kind, LogNormalPrior
 from momentmix.data.frame import Frame
 from momentmix.data.observed import CompletedRows, shifts_of_gaps
 from momentmix.data.parameters import Parameters
-from momentmix.likelihood.density import Sums
+from momentmix.likelihood.density import Density, Sums
+from momentmix.likelihood.device import device_sums
 from momentmix.likelihood.em import Arguments, Likelihood
 from momentmix.likelihood.observed import ObservedLikelihood
 from momentmix.likelihood.rows import RowLikelihood
 from momentmix.observed import ObservedRows, noise_of_rows
-from momentmix.support.array import ArrayLike
+from momentmix.support.array import ArrayLike, foreign, namespace, to_numpy
 
 
 class BlockLikelihood(Likelihood):
@@ -56,7 +57,12 @@ class BlockLikelihood(Likelihood):
         return self.some
 
     def sums(self, parameters: Parameters, groups: int = 1) -> Sums:
-        return Sums(*self.total(_sums, parameters, groups))
+        if self.rows.device is None or self.observed:
+            return Sums(*self.total(_sums, parameters, groups))
+        density = Density.of(self.kind, parameters, groups)
+        weight, *sums = self.rows.total(_sums_there, self.kind, density, self.frame)
+        self.count = float(weight)
+        return Sums(*(part / weight for part in sums))
 
     def total(
         self,
@@ -74,6 +80,14 @@ def _sums(rows: RowLikelihood, parameters: Parameters, groups: int) -> Sums:
     return rows.sums(parameters, groups)  # as rows of their kind do
 
 
+def _sums_there(
+    X: np.ndarray, weights: np.ndarray | None, kind: Kind, density: Density, frame: Frame
+) -> tuple[np.ndarray, ...]:
+    """The sums of a block on a device, made there, and before them the weight of its rows."""
+    weight = float(X.shape[0]) if weights is None else float(namespace(weights).sum(weights))
+    return (np.asarray(weight), *device_sums(X, weights, kind, density, frame))
+
+
 def _total(
     X: np.ndarray,
     weights: np.ndarray | None,
@@ -83,8 +97,13 @@ def _total(
     named: dict[str, Any],
     noise_covariance: ArrayLike | None = None,
 ) -> tuple[np.ndarray, ...]:
-    """What a function makes of the rows of a block, and before it their weight."""
-    rows = _rows(X, weights, *block, noise_covariance)
+    """What a function makes of the rows of a block, and before it their weight.
+
+    Those of a device are brought here: but for the sums of complete rows, nothing is made there.
+    """
+    if foreign(X):
+        X, weights = to_numpy(X), None if weights is None else to_numpy(weights)
+    rows = _rows(X.astype(np.float64, copy=False), weights, *block, noise_covariance)
     return (np.asarray(rows.weights.sum()), *function(rows, *arguments, **named))
 
 
@@ -103,7 +122,7 @@ def _rows(
         X, w, told, noise_covariance = frame.centre[None], np.zeros(1), np.ones(1, bool), None
     if not observed:
         rows = RowLikelihood(frame.apply(X), w, kind, 0.0)
-        rows.keeps = False  # the block is gone after this
+        rows.passes.keeps = False  # the block is gone after this
         return rows
     table = ObservedRows(X, noise_of_rows(noise_covariance, X)).take(np.flatnonzero(told))
     table = table.scaled(frame.centre, frame.units)

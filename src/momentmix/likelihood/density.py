@@ -7,6 +7,7 @@ depend on the covariance type.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -46,6 +47,20 @@ class Peaks(NamedTuple):
         squares, half_logs = self.kind.whitened_squares(covariances, X - means[:, None, :])
         constant = np.log(np.maximum(weights, 1e-300)) - half_logs
         return (constant - X.shape[1] * np.log(2 * np.pi) / 2)[:, None] - squares / 2
+
+    def one_by_one(self) -> Iterator[tuple[int, float, np.ndarray, np.ndarray]]:
+        """Number, constant, mean μ and factor U of each: constant - ‖(x - μ)U‖² / 2 is its part.
+
+        For diagonal types U is entrywise, a number or (n,).
+        """
+        weights, means, covariances = self.parameters
+        own = self.kind.of(covariances, means.shape[1])
+        factors = self.kind.precision_cholesky(covariances)[1]
+        constants = np.log(np.maximum(weights, 1e-300)) - own.half_log_determinants()
+        constants = constants - means.shape[1] * np.log(2 * np.pi) / 2
+        for i, j in enumerate(self.numbers):
+            factor = factors if self.kind.common else factors[i]
+            yield int(j), float(constants[i]), means[i], np.asarray(factor)
 
 
 class Density(NamedTuple):

@@ -16,7 +16,8 @@ from momentmix.covariance import Anchor, Bound, Kind, LogNormalPrior
 from momentmix.data.observed import CompletedRows
 from momentmix.data.parameters import Parameters
 from momentmix.likelihood.density import Sums, softmax
-from momentmix.likelihood.rows import Behind, RowLikelihood, T, summed
+from momentmix.likelihood.passes import T, summed
+from momentmix.likelihood.rows import Behind, RowLikelihood
 from momentmix.observed import Evaluated, Gaussians, ObservedRows
 from momentmix.observed.draws import noise_draws
 from momentmix.observed.single import one_gaussian

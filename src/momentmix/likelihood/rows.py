@@ -1,11 +1,11 @@
-"""The likelihood of rows in memory, worked through in blocks on a thread per core."""
+"""The likelihood of rows in memory, and what a search asks of it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
 from functools import cached_property
-from typing import TYPE_CHECKING, Concatenate, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Concatenate, NamedTuple
 
 import numpy as np
 
@@ -15,18 +15,16 @@ from momentmix.data.crowding import Crowding
 from momentmix.data.parameters import Parameters, outlier_share
 from momentmix.distributions.mixture import Mixture
 from momentmix.likelihood.density import Density, Sums, softmax
+from momentmix.likelihood.device import device_passes
 from momentmix.likelihood.em import Arguments, Likelihood
-from momentmix.support.array import to_numpy
-from momentmix.support.parallel import parallel_map, worker_count
+from momentmix.likelihood.passes import Passes, T
+from momentmix.support.array import Array, to_numpy
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-#: Bytes of a block of rows, and up to which the products of pairs of features are kept.
-_BLOCK_BYTES, _CACHE_BYTES = 4 << 20, 256 << 20
 #: Share of the rows, the densest, that are no outliers if there are many of these.
 DENSE = 0.75
-T = TypeVar("T")
 
 
 class Behind(NamedTuple):
@@ -59,18 +57,23 @@ class RowLikelihood(Likelihood):
         count: float | None = None,
         to_features: np.ndarray | None = None,
     ) -> None:
-        p, n = X.shape
+        p = len(X)
         super().__init__(kind, floor, variance, prior, float(p) if count is None else count)
         self.X, self.to_features = X, to_features
         self.weights = np.full(p, 1 / p) if weights is None else weights
         self.background: np.ndarray | None = None  # log density at each row; (p,)
         self.crowding: Crowding | None = None  # of the rows, where it is known
-        self.keeps = True  # the products of pairs of features, if they fit, for later passes
+        self.passes = Passes(X, kind)
         self._least = 1.5 / self.count if self.count > 1 else 0.0
-        self._step = max(256, _BLOCK_BYTES // (8 * (2 * n + kind.width(n))))
 
     @property
     def at_hand(self) -> RowLikelihood:
+        return self
+
+    def on(self, device: Array | None) -> Self:
+        """The same rows, through which passes are made on a device if there is one and it pays."""
+        if device is not None:
+            self.passes = device_passes(self.X, self.kind, device)
         return self
 
     def part(
@@ -82,8 +85,9 @@ class RowLikelihood(Likelihood):
     ) -> RowLikelihood:
         """That of some of the rows, with other weights that are a share of all."""
         fixed = self.kind, self.floor, self.variance
-        count = share * self.count
-        own = RowLikelihood(self.X[rows], weights, *fixed, prior, count, self.to_features)
+        count, passes = share * self.count, self.passes.part(rows)
+        own = RowLikelihood(passes.X, weights, *fixed, prior, count, self.to_features)
+        own.passes = passes
         self._lend_background(own, rows)
         return own
 
@@ -188,42 +192,9 @@ class RowLikelihood(Likelihood):
         mixture = Mixture(weights / weights.sum(), means, covariances, self.kind.name)
         return to_numpy(mixture.sample(p, rng)[0])
 
-    @cached_property
-    def _features(self) -> np.ndarray | None:
-        """Quadratic features of all rows, or None where each block makes its own.
-
-        Squares are made again in each block; products of pairs of features are kept if they fit.
-        """
-        p, n = self.X.shape
-        fit = 8 * p * self.kind.width(n) <= _CACHE_BYTES
-        keep = self.keeps and fit and not self.kind.diagonal
-        if not keep and p > self._step:
-            return None
-        return np.ascontiguousarray(to_numpy(self.kind.features(self.X)))
-
-    def _blocks(self, most: int | None = None) -> list[slice]:
-        step = self._step if most is None else max(256, min(most, self._step))
-        return [slice(a, a + step) for a in range(0, len(self.X), step)]
-
-    def _quadratic(self, rows: slice) -> np.ndarray:
-        if self._features is not None:
-            return self._features[rows]
-        return to_numpy(self.kind.features(self.X[rows]))
-
-    def _over_blocks(self, function: Callable[[slice], T], most: int | None = None) -> list[T]:
-        blocks = self._blocks(most)
-        if len(blocks) == 1:
-            return [function(blocks[0])]
-        return parallel_map(function, blocks, worker_count(np))
-
     def log_joint(self, parameters: Parameters) -> np.ndarray:
         """log λ_j N(x_i; μ_j, Σ_j); (p, m)."""
-        density = Density.of(self.kind, parameters)
-
-        def block(rows: slice) -> np.ndarray:
-            return density.log_joint(self.X[rows], self._quadratic(rows)).T
-
-        return np.concatenate(self._over_blocks(block))
+        return self.passes.log_joint(Density.of(self.kind, parameters))
 
     def responsibilities(self, parameters: Parameters) -> tuple[np.ndarray, np.ndarray]:
         """Posterior probabilities (p, m) and log densities (p,)."""
@@ -238,13 +209,11 @@ class RowLikelihood(Likelihood):
         return float(self.weights @ self.responsibilities(parameters)[1])
 
     def sums(self, parameters: Parameters, groups: int = 1) -> Sums:
+        def rest(rows: slice) -> np.ndarray | None:
+            return self._background(parameters, rows, groups)
+
         density = Density.of(self.kind, parameters, groups)
-
-        def block(rows: slice) -> Sums:
-            rest = self._background(parameters, rows, groups)
-            return density.step_sums(self.X[rows], self._quadratic(rows), self.weights[rows], rest)
-
-        return summed(self._over_blocks(block))
+        return self.passes.sums(density, self.weights, rest)
 
     def total(
         self,
@@ -267,21 +236,15 @@ class RowLikelihood(Likelihood):
         density, means = Density.of(self.kind, parameters), parameters.means[:, None, :]
 
         def block(rows: slice) -> T:
-            L = density.log_joint(self.X[rows], self._quadratic(rows))
+            L = density.log_joint(self.X[rows], self.passes.quadratic(rows))
             R, _ = softmax(L[None], axis=1, background=self._background(parameters, rows))
             return function(rows, Behind(R[0], self.X[rows] - means, None))
 
-        return self._over_blocks(block, most)
+        return self.passes.over_blocks(block, most)
 
     def from_responsibilities(self, R: np.ndarray) -> Parameters:
         """The M-step from responsibilities (p, m), which may leave some weight out."""
-
-        def block(rows: slice) -> Sums:
-            weighted = (R[rows] * self.weights[rows, None]).T
-            firsts, seconds = weighted @ self.X[rows], weighted @ self._quadratic(rows)
-            return Sums(np.zeros(1), weighted.sum(axis=1), firsts, seconds)
-
-        return self.maximise(summed(self._over_blocks(block)))
+        return self.maximise(self.passes.weighted_sums(R, self.weights))
 
     def single(self) -> Parameters:
         """One component for all rows, about as likely as any."""
@@ -314,10 +277,3 @@ class RowLikelihood(Likelihood):
             fresh = self.kind.raised(fresh, self.floor)
         covariances = self.kind.replaced(covariances, list(dead), fresh)
         return Parameters(weights / weights.sum() * total, means, covariances)
-
-
-def summed(parts: list[Sums]) -> Sums:
-    """Sums over all rows from those over some."""
-    if len(parts) == 1:
-        return parts[0]
-    return Sums(*(sum(part, start=np.zeros(())) for part in zip(*parts, strict=True)))

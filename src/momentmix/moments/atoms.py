@@ -6,7 +6,14 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, cast
 
 from momentmix.covariance import Covariance
-from momentmix.support.array import Array, Namespace, array_device, namespace
+from momentmix.support.array import (
+    Array,
+    Namespace,
+    array_device,
+    as_like,
+    namespace,
+    to_numpy,
+)
 
 
 @dataclass(frozen=True)
@@ -46,6 +53,17 @@ class Atoms:
             dtype, device = self.means.dtype, array_device(self.means)
             return self.xp.full((len(self), 1), self.weights, dtype=dtype, device=device)
         return self.weights[:, None]
+
+    def on(self, like: Array) -> Atoms:
+        """The same atoms, which are NumPy's, in the library, dtype and on the device of others."""
+        weights, covariance = self.weights, self.covariance
+        if not isinstance(weights, float):
+            weights = as_like(to_numpy(weights), like)
+        if not covariance.zero:
+            covariance = covariance.of(
+                as_like(to_numpy(covariance.array), like), covariance.n_features
+            )
+        return Atoms(weights, as_like(to_numpy(self.means), like), covariance)
 
     def take(self, rows: slice) -> Atoms:
         weights = self.weights if isinstance(self.weights, float) else self.weights[rows]

@@ -18,10 +18,12 @@ from momentmix.moments.atoms import Atoms
 from momentmix.moments.bell import Derivatives, bell_derivatives, bell_polynomials
 from momentmix.moments.cumulants import FEATURE_BLOCK, cumulants
 from momentmix.support.array import Array, array_device, on_accelerator
+from momentmix.support.device import block_bytes
 from momentmix.support.parallel import parallel_map, worker_count
 
-#: Temporaries of one tile in bytes: about what a core's cache holds, and what a GPU wants.
-TILE_BYTES, TILE_BYTES_ACCELERATOR = 8 << 20, 256 << 20
+#: Temporaries of one tile in bytes: about what a core's cache holds. On a device it is what the
+#: device has room for.
+TILE_BYTES = 8 << 20
 
 
 class InnerProducts(NamedTuple):
@@ -94,7 +96,7 @@ def _tile_shape(P: Atoms, Q: Atoms, d: int, workers: int) -> tuple[int, int]:
     """How many atoms of P and of Q make a tile of temporaries that fits the budget."""
     n = P.means.shape[1]
     number = 8  # bytes
-    budget = TILE_BYTES_ACCELERATOR if on_accelerator(P.means) else TILE_BYTES
+    budget = block_bytes(P.means) if on_accelerator(P.means) else TILE_BYTES
     # What the kernel in ``cumulants`` keeps for each pair, each atom of P and each of Q.
     pair = number * (d + 5)
     per_p = per_q = number * 2 * n

@@ -6,10 +6,18 @@ API standard, so that results stay in the caller's library, dtype and device.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
-from array_api_compat import array_namespace, is_array_api_obj, is_numpy_namespace, is_torch_array
+from array_api_compat import (
+    array_namespace,
+    is_array_api_obj,
+    is_cupy_array,
+    is_dask_array,
+    is_numpy_namespace,
+    is_torch_array,
+    to_device,
+)
 from array_api_compat import device as array_device
 
 from momentmix.support.protocols import Array, ArrayLike, Device, DType, Namespace
@@ -26,7 +34,11 @@ __all__ = [
     "all_finite",
     "array_device",
     "as_float_array",
+    "as_like",
+    "check_same_place",
     "contiguous",
+    "empty_like_rows",
+    "foreign",
     "frozen_copy",
     "index_array",
     "is_numpy_namespace",
@@ -39,6 +51,10 @@ __all__ = [
     "subtract_into",
     "to_numpy",
 ]
+
+#: Where arrays are in the main memory, by the names that libraries have for it. Anything else is a
+#: device, on which rows stay.
+MAIN_MEMORY = frozenset({"cpu", "array_api_strict.Device('CPU_DEVICE')"})
 
 
 def namespace(*arrays: Array) -> Namespace:
@@ -150,9 +166,12 @@ def contiguous(x: Array) -> Array:
 
 
 def multiply_into(out: Array, a: Array, b: Array) -> None:
-    """out ← a b; in NumPy without a temporary."""
+    """out ← a b; in NumPy, PyTorch and CuPy without a temporary."""
     if isinstance(out, np.ndarray):
         np.multiply(np.asarray(a), np.asarray(b), out=out)
+    elif _is_tensor(out) or is_cupy_array(out):
+        xp: Any = namespace(out)
+        xp.multiply(a, b, out=out)
     else:
         out[...] = a * b
 
@@ -171,11 +190,83 @@ def index_array(indices: np.ndarray, like: Array) -> Array:
     return xp.asarray(np.array(indices), device=array_device(like))
 
 
+def foreign(x: object) -> bool:
+    """Whether ``x`` is an array of another library than NumPy that holds its numbers."""
+    return (
+        bool(is_array_api_obj(x))
+        and not isinstance(x, np.ndarray | np.generic)
+        and not (is_dask_array(x))
+    )
+
+
+def on_accelerator(x: object) -> bool:
+    """Whether ``x`` is an array on a GPU or another device, and not in the main memory."""
+    return foreign(x) and place_of(x) not in MAIN_MEMORY
+
+
+def place_of(x: object) -> str:
+    """The name of the device on which an array is, such as ``cpu`` or ``cuda``."""
+    device = array_device(x)
+    name = getattr(device, "type", None) or getattr(device, "platform", None)
+    return str(name or ("cuda" if is_cupy_array(x) else device))
+
+
+def check_same_place(X: Array, other: object, name: str) -> None:
+    """Refuse an array that is of another library than X, or on another device.
+
+    Numbers, lists and tables, which are in the main memory, go with arrays there.
+    """
+    arrays = [value for value in (X, other) if isinstance(value, np.ndarray) or foreign(value)]
+    if len(arrays) < 2:
+        if not on_accelerator(X) or isinstance(other, int | float | list | tuple):
+            return
+    elif _library(X) == _library(other) and array_device(X) == array_device(other):
+        return
+    raise TypeError(
+        f"{name} is {_described(other)}, but X is {_described(X)}; bring both to one library and "
+        "one device"
+    )
+
+
+def _library(x: object) -> str:
+    return type(x).__module__.partition(".")[0]
+
+
+def _described(x: object) -> str:
+    if not (isinstance(x, np.ndarray) or foreign(x)):
+        return f"a {type(x).__name__} in the main memory"
+    return f"an array of {_library(x)} on {array_device(x)}"
+
+
+def empty_like_rows(X: Array) -> Array:
+    """No rows, in the library, dtype and on the device of X: it says what others are to be like."""
+    # Not a part of X, which it would keep in memory.
+    return namespace(X).empty((0, X.shape[1]), dtype=X.dtype, device=array_device(X))
+
+
+def as_like(value: np.ndarray, like: Array, dtype: DType = None) -> Array:
+    """Numbers from NumPy in the library and on the device of ``like``, and in its dtype or another.
+
+    In NumPy they are copied only if the dtype is another.
+    """
+    if isinstance(like, np.ndarray):
+        return value.astype(like.dtype if dtype is None else dtype, copy=False)  # type: ignore[arg-type]
+    xp = namespace(like)
+    dtype = like.dtype if dtype is None else dtype
+    # Some libraries keep the memory of NumPy's arrays, which may be read-only.
+    value = np.array(value)
+    return xp.asarray(value, dtype=dtype, device=array_device(like))
+
+
 def to_numpy(x: ArrayLike) -> np.ndarray:
     """``x`` as a NumPy array in the main memory; without a copy where that can be."""
-    return np.asarray(x.detach().cpu() if _is_tensor(x) else x)
-
-
-def on_accelerator(x: Array) -> bool:
-    """Whether ``x`` lies on a GPU, where large blocks pay."""
-    return _is_tensor(x) and bool(x.device.type != "cpu")
+    if isinstance(x, np.ndarray) or not _is_array(x):
+        return np.asarray(x)
+    if _is_tensor(x):
+        return np.asarray(x.detach().cpu())
+    if is_cupy_array(x):
+        return np.asarray(to_device(x, "cpu"))
+    if on_accelerator(x):
+        info: Any = getattr(namespace(x), "__array_namespace_info__", None)
+        return np.asarray(to_device(x, info().default_device()))
+    return np.asarray(x)

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from numbers import Integral, Real
+from typing import TypeAlias
 
 import numpy as np
 from sklearn.utils import check_random_state
+
+#: A seed, a generator, or None for a seed from the system.
+RandomState: TypeAlias = "int | Sequence[int] | np.random.Generator | np.random.RandomState | None"
 
 
 def one_of(name: str, value: object, allowed: Sequence[object]) -> None:
@@ -50,6 +54,13 @@ def _is_number(
 def _message(name: str, what: str, least: float, words: Sequence[str], value: object) -> str:
     extra = "".join(f", or {word!r}" for word in words)
     return f"{name} must be {what} of at least {least}{extra}, got {value!r}"
+
+
+def seeded(random_state: RandomState) -> np.random.Generator:
+    """NumPy's generator from a seed or another generator."""
+    if isinstance(random_state, np.random.RandomState):
+        return np.random.default_rng(random_state.randint(2**31, size=4))
+    return np.random.default_rng(random_state)
 
 
 def generator(random_state: object) -> np.random.Generator:

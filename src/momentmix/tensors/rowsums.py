@@ -28,16 +28,20 @@ from momentmix.support.array import (
     subtract_into,
     to_numpy,
 )
+from momentmix.support.device import block_bytes
 from momentmix.support.parallel import parallel_map, worker_count
 from momentmix.tensors.dense import packed_indices, packed_size
 from momentmix.tensors.packed import places
 
 #: Bytes of the products of one block of rows: long enough that threads seldom meet at Python's
-#: lock, short enough for the caches; and what a GPU wants.
-_BLOCK_BYTES, _BLOCK_BYTES_ACCELERATOR = 8 << 20, 512 << 20
+#: lock, short enough for the caches.
+_BLOCK_BYTES = 8 << 20
 #: Rows of one matrix product inside a block; few features then stay in the BLAS's kernel for
-#: small matrices, which is up to four times as fast.
-_SLAB = 512
+#: small matrices, which is up to four times as fast. On a device many such products run at once,
+#: and each is long enough that its result is small beside its factors.
+_SLAB, _SLAB_ON_DEVICE = 512, 8192
+#: Left halves of one product at least on a device, whose kernels work at tiles of that height.
+_TILE_ON_DEVICE = 64
 
 
 class Plan(NamedTuple):
@@ -50,7 +54,8 @@ class Plan(NamedTuple):
 
 
 @lru_cache(maxsize=16)
-def _plan(n: int, d: int) -> Plan:
+def _plan(n: int, d: int, least: int | None = None) -> Plan:
+    """The plan of n features and order d, with at least so many left halves in a product."""
     symbols, left = n + 1, d // 2
     right = d - left
 
@@ -62,7 +67,8 @@ def _plan(n: int, d: int) -> Plan:
 
     # Narrow cuts form fewer products in vain, but a BLAS wants some rows: few are enough where its
     # kernel for small matrices serves.
-    least = 8 if packed_size(symbols, right) <= 256 else 24
+    if least is None:
+        least = 8 if packed_size(symbols, right) <= 256 else 24
     edges = [0]
     for b in range(1, symbols + 1):
         if b == symbols or left_start(b) - left_start(edges[-1]) >= least:
@@ -93,14 +99,15 @@ def row_sums(X: Array, centre: np.ndarray, weights: Array | None, d: int) -> np.
     xp = namespace(X)
     if d == 0:
         return np.array([float(p) if weights is None else float(xp.sum(weights))])
-    plan = _plan(n, d)
+    there = on_accelerator(X)
+    plan, slab = _plan(n, d, _TILE_ON_DEVICE if there else None), _SLAB
     height = packed_size(n + 1, plan.left) + packed_size(n + 1, plan.right) + n + 1
-    if on_accelerator(X):
-        step = max(256, _BLOCK_BYTES_ACCELERATOR // (8 * height))
+    if there:
+        step, slab = max(256, block_bytes(X) // (8 * height)), _SLAB_ON_DEVICE
     else:
         step = int(np.clip(_BLOCK_BYTES // (8 * height), 64, 16 * _SLAB))
-    if step > _SLAB:
-        step -= step % _SLAB
+    if step > slab:
+        step -= step % slab
     step = min(step, p)
     origin = xp.asarray(centre, dtype=xp.float64, device=array_device(X))
     starts = list(range(0, p, step))
@@ -109,7 +116,7 @@ def row_sums(X: Array, centre: np.ndarray, weights: Array | None, d: int) -> np.
     jobs = [starts[i : i + run] for i in range(0, len(starts), run)]
 
     def work(job: list[int]) -> list[Array]:
-        buffers = _Buffers(xp, plan, n, step, X)
+        buffers = _Buffers(xp, plan, n, step, slab, X)
         total: list[Array] = []
         for start in job:
             rows = slice(start, min(start + step, p))
@@ -125,16 +132,18 @@ def row_sums(X: Array, centre: np.ndarray, weights: Array | None, d: int) -> np.
 
     sums = np.zeros(1)
     for part in parallel_map(work, jobs, workers):
-        flat = [to_numpy(xp.sum(block, axis=0)).reshape(-1) for block in part]
-        sums = sums + np.concatenate(flat)
+        flat = [xp.reshape(xp.sum(block, axis=0), (-1,)) for block in part]
+        sums = sums + to_numpy(xp.concat(flat))  # in one piece from a device
     return sums[plan.gather]
 
 
 class _Buffers:
     """Memory for the halves of one block of rows, used again for the next."""
 
-    def __init__(self, xp: Namespace, plan: Plan, n: int, step: int, like: Array) -> None:
-        self.xp, self.plan, self.symbols = xp, plan, n + 1
+    def __init__(
+        self, xp: Namespace, plan: Plan, n: int, step: int, slab: int, like: Array
+    ) -> None:
+        self.xp, self.plan, self.symbols, self.slab = xp, plan, n + 1, slab
         device = array_device(like)
 
         def memory(rows: int) -> Array:
@@ -169,14 +178,14 @@ class _Buffers:
                 multiply_into(out[at : at + count, :], right[right.shape[0] - count :, :], y[a, :])
                 at += count
             right = out
-        left, right = _slabs(xp, left), _slabs(xp, right)
+        left, right = (_slabs(xp, half, self.slab) for half in (left, right))
         cuts = self.plan.cuts
         return [left[:, start:stop, :] @ right[:, first:, :].mT for start, stop, first in cuts]
 
 
-def _slabs(xp: Namespace, half: Array) -> Array:
+def _slabs(xp: Namespace, half: Array, slab: int) -> Array:
     """(r, b) as (b / slab, r, slab) without a copy, or (1, r, b)."""
     rows, length = half.shape
-    if length % _SLAB:
+    if length % slab:
         return half[None, :, :]
-    return xp.permute_dims(xp.reshape(half, (rows, -1, _SLAB)), (1, 0, 2))
+    return xp.permute_dims(xp.reshape(half, (rows, -1, slab)), (1, 0, 2))

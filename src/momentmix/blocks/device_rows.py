@@ -1,0 +1,77 @@
+"""Rows on a device, and rows that come there in batches, whose sums are made there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from momentmix.blocks.batches import Batch, BatchRows
+from momentmix.blocks.rows import (
+    Block,
+    BlockFunction,
+    BlockRows,
+    Parameters,
+    Result,
+    of_block,
+    plus,
+)
+from momentmix.support.array import Array, empty_like_rows
+from momentmix.support.device import Copying, block_bytes
+
+#: Blocks of rows may be so many times as large as the temporaries of a kernel, which cuts them.
+LONG = 4
+
+
+class DeviceRows(BlockRows):
+    """Rows (p, n) of an array on a device, and their weights (p,), there too.
+
+    A function is given them in a few long blocks, so that copies in other coordinates are never as
+    large as all rows.
+    """
+
+    p: int
+
+    def __init__(self, X: Array, weights: Array | None = None) -> None:
+        self.X, self.weights = X, weights
+        self.p, self.n = X.shape
+        self.device = empty_like_rows(X)
+
+    def total(
+        self,
+        function: BlockFunction[Parameters, Result],
+        *arguments: Parameters.args,
+        **named: Parameters.kwargs,
+    ) -> Result:
+        self.n_passes += 1
+        step = max(1, LONG * block_bytes(self.X) // (8 * self.n))
+        starts = range(0, self.p, step)
+        found: list[Result] = []
+        for i, start in enumerate(starts):
+            rows = slice(start, min(start + step, self.p))
+            weights = None if self.weights is None else self.weights[rows]
+            block = of_block(named, Block(i, len(starts)))
+            part = function(self.X[rows, :], weights, *arguments, **block)  # type: ignore[arg-type]
+            found[:] = [plus(found[0], part) if found else part]
+        return found[0]
+
+
+def moved(rows: BlockRows, like: Array) -> BlockRows:
+    """Rows in batches, each of which is copied to the device of ``like`` before it is worked at.
+
+    The next batch is read and copied meanwhile, so rows need not fit on the device.
+    """
+    if not isinstance(rows, BatchRows):
+        raise TypeError(
+            "rows of a cluster cannot be brought to a device here; leave device out, and their "
+            "sums are made on the cluster"
+        )
+
+    copying = Copying(like)
+
+    def read() -> Iterator[Batch]:
+        for X, weights in rows.read():
+            there = copying.there(X)
+            yield Batch(there, None if weights is None else copying.there(weights))  # type: ignore[arg-type]
+
+    found = BatchRows(read, rows.n, rows.names, rows.again, rows.ahead or rows.held)
+    found.device = like
+    return found

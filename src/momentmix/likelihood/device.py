@@ -1,0 +1,195 @@
+"""Passes over complete rows on a device: log densities, and the sums that an EM step needs.
+
+The formulas are those of density.py, with the array API. Rows are worked through in blocks that are
+sized to the device. Nothing is asked of the device before the last block is on its way, and the
+sums of a pass then come back in one piece, so the device waits for nobody in between. Rows of any
+dtype are worked at in float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from momentmix.covariance import Kind
+from momentmix.data.frame import Frame
+from momentmix.likelihood.density import Density, Sums
+from momentmix.likelihood.passes import Passes
+from momentmix.support.array import Array, Namespace, as_like, index_array, namespace, to_numpy
+from momentmix.support.device import block_bytes
+
+#: Numbers in X from which a pass takes longer here than the calls that a device needs for it.
+LEAST_NUMBERS = 200_000
+
+
+def device_passes(X: np.ndarray, kind: Kind, device: Array) -> Passes:
+    """Passes over rows of the main memory, on a device if they are many."""
+    if X.size < LEAST_NUMBERS:
+        return Passes(X, kind)
+    return DevicePasses(X, kind, as_like(X, device, namespace(device).float64))
+
+
+class DevicePasses(Passes):
+    """Rows in memory, of which ``there`` is a copy on a device, where passes are made."""
+
+    def __init__(self, X: np.ndarray, kind: Kind, there: Array) -> None:
+        super().__init__(X, kind)
+        self.there = there
+        self._weights: tuple[np.ndarray, Array] | None = None  # here, and a copy there
+
+    def part(self, rows: np.ndarray) -> Passes:
+        if len(rows) * self.X.shape[1] < LEAST_NUMBERS:
+            return super().part(rows)
+        there = namespace(self.there).take(self.there, index_array(rows, self.there), axis=0)
+        return DevicePasses(self.X[rows], self.kind, there)
+
+    def log_joint(self, density: Density) -> np.ndarray:
+        there = DeviceDensity.of(density, self.kind, self.there)
+        parts = [there.log_joint(*block).mT for _, block in self._blocks(len(density.constant))]
+        return to_numpy(namespace(self.there).concat(parts))
+
+    def sums(
+        self,
+        density: Density,
+        weights: np.ndarray,
+        rest: Callable[[slice], np.ndarray | None],
+    ) -> Sums:
+        background = rest(slice(None))
+        beyond = None if background is None else as_like(background, self.there)
+        return device_sums(self.there, self._copied(weights), self.kind, density, background=beyond)
+
+    def weighted_sums(self, R: np.ndarray, weights: np.ndarray) -> Sums:
+        weighted = as_like(R * weights[:, None], self.there).mT
+        xp, m, total = namespace(self.there), R.shape[1], _Total(namespace(self.there))
+        for rows, (Z, squares) in self._blocks(m):
+            part = weighted[:, rows]
+            total.add(xp.zeros_like(part[0, :1]), xp.sum(part, axis=1), part @ Z, part @ squares)
+        return total.sums(1, m, self.X.shape[1])
+
+    def _blocks(self, m: int) -> Iterator[tuple[slice, tuple[Array, Array]]]:
+        return _blocks(self.there, self.kind, m, None)
+
+    def _copied(self, weights: np.ndarray) -> Array:
+        """Weights there, which stay while they are the same."""
+        if self._weights is None or self._weights[0] is not weights:
+            self._weights = weights, as_like(weights, self.there)
+        return self._weights[1]
+
+
+def device_sums(
+    X: Array,
+    weights: Array | None,
+    kind: Kind,
+    density: Density,
+    frame: Frame | None = None,
+    background: Array | None = None,
+) -> Sums:
+    """What EM steps need of rows X (p, n) on a device: one pass.
+
+    ``density`` has coordinates of a frame, if there is one. ``weights`` (p,) are ones by default.
+    ``background`` (S, 1, p) is as ``softmax`` of density.py takes it. O(p m (n + width)) in matrix
+    products.
+    """
+    xp, m, total = namespace(X), len(density.constant), _Total(namespace(X))
+    there = DeviceDensity.of(density, kind, X)
+    for rows, (Z, squares) in _blocks(X, kind, m, frame):
+        L = xp.reshape(there.log_joint(Z, squares), (density.groups, -1, Z.shape[0]))
+        rest = None if background is None else background[:, :, rows]
+        R, logs = _softmax(L, rest, xp)
+        if weights is None:
+            values = xp.sum(logs, axis=1)
+        else:
+            w = xp.astype(weights[rows], xp.float64, copy=False)
+            R, values = R * w, logs @ w
+        R = xp.reshape(R, (m, -1))
+        total.add(values, xp.sum(R, axis=1), R @ Z, R @ squares)
+    return total.sums(density.groups, m, X.shape[1])
+
+
+def _blocks(
+    X: Array, kind: Kind, m: int, frame: Frame | None
+) -> Iterator[tuple[slice, tuple[Array, Array]]]:
+    """Rows from one to another, their points in a frame and the quadratic features of these."""
+    xp, (p, n) = namespace(X), X.shape
+    # Points twice, their features as they are made and as they stand, and four arrays of pairs.
+    step = max(1024, block_bytes(X) // (8 * (2 * n + 2 * kind.width(n) + 4 * m)))
+    apply = None if frame is None else frame.on(X)
+    for start in range(0, p, step):
+        rows = slice(start, min(start + step, p))
+        Z = xp.astype(X[rows, :], xp.float64, copy=False) if apply is None else apply(X[rows, :])
+        yield rows, (Z, kind.features(Z))
+
+
+class DeviceDensity(NamedTuple):
+    """The coefficients of a ``Density`` on a device, in float64."""
+
+    constant: Array  # (S m, 1)
+    linear: Array  # (S m, n)
+    quadratic: Array  # (S m or 1, width)
+    peaks: list[tuple[int, float, Array, Array]]  # component, constant, mean and factor of each
+    diagonal: bool
+
+    @classmethod
+    def of(cls, density: Density, kind: Kind, like: Array) -> DeviceDensity:
+        double = namespace(like).float64
+
+        def there(value: np.ndarray) -> Array:
+            return as_like(value, like, double)
+
+        peaks = []
+        if density.peaks is not None:
+            for j, constant, mean, factor in density.peaks.one_by_one():
+                peaks.append((j, constant, there(mean), there(factor)))
+        return cls(
+            there(density.constant[:, None]),
+            there(density.linear),
+            there(density.quadratic),
+            peaks,
+            kind.diagonal,
+        )
+
+    def log_joint(self, Z: Array, squares: Array) -> Array:
+        """(S m, B)"""
+        L = self.linear @ Z.mT
+        L += self.quadratic @ squares.mT
+        L += self.constant
+        xp = namespace(Z)
+        for j, constant, mean, factor in self.peaks:
+            D = Z - mean
+            Y = D * factor if self.diagonal else D @ factor
+            L[j, :] = constant - xp.sum(Y * Y, axis=1) / 2
+        return L
+
+
+def _softmax(L: Array, background: Array | None, xp: Namespace) -> tuple[Array, Array]:
+    """As ``softmax`` of density.py along the second axis of (S, m, B); L is overwritten."""
+    highest = xp.max(L, axis=1, keepdims=True)
+    if background is not None:
+        highest = xp.where(background > highest, background, highest)
+    L -= highest
+    R = xp.exp(L)
+    total = xp.sum(R, axis=1, keepdims=True)
+    if background is not None:
+        total += xp.exp(background - highest)
+    R /= total
+    return R, (highest + xp.log(total))[:, 0, :]
+
+
+class _Total:
+    """Sums over blocks, which stay on the device as one array until they are asked for."""
+
+    def __init__(self, xp: Namespace) -> None:
+        self.xp = xp
+        self.flat: Array | None = None
+
+    def add(self, *parts: Array) -> None:
+        flat = self.xp.concat([self.xp.reshape(part, (-1,)) for part in parts])
+        self.flat = flat if self.flat is None else self.flat + flat
+
+    def sums(self, groups: int, m: int, n: int) -> Sums:
+        assert self.flat is not None
+        flat = to_numpy(self.flat)
+        values, shares, firsts, seconds = np.split(flat, np.cumsum([groups, m, m * n]))
+        return Sums(values, shares, firsts.reshape(m, n), seconds.reshape(m, -1))

@@ -1,0 +1,85 @@
+"""Devices: by their names, how much fits on them, and how arrays come there.
+
+This file and array.py are the only ones that name an array library. None is imported before
+somebody asks for a device by its name.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import numpy as np
+from array_api_compat import is_cupy_array, is_torch_array
+
+from momentmix.support.array import Array, array_device, as_like, place_of
+
+#: The share of a device's memory that the temporaries of a block of rows may take, and the bytes
+#: where nobody knows how much there is.
+SHARE, UNKNOWN_BYTES = 1 / 32, 256 << 20
+
+
+def block_bytes(x: Array) -> int:
+    """Bytes for the temporaries of one block of rows on the device of ``x``.
+
+    Blocks are to be large: each takes a dozen calls, whatever its size.
+    """
+    total = 0
+    if place_of(x) == "cuda":
+        device: Any = array_device(x)
+        if is_torch_array(x):
+            total = importlib.import_module("torch").cuda.get_device_properties(device).total_memory
+        elif is_cupy_array(x):
+            total = device.mem_info[1]
+    return int(total * SHARE) or UNKNOWN_BYTES
+
+
+def device_named(name: str) -> Array:
+    """No rows on the device of that name, such as ``cuda`` or ``cuda:1``, in PyTorch's float64."""
+    try:
+        torch = importlib.import_module("torch")
+    except ImportError:
+        raise ImportError(
+            f"device={name!r} needs PyTorch, which is not installed; "
+            "pip install 'momentmix[torch]' installs it"
+        ) from None
+    try:
+        empty: Array = torch.empty((0, 1), dtype=torch.float64, device=torch.device(name))
+    except (RuntimeError, AssertionError, TypeError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise ValueError(
+            f"there is no device {name!r} here ({reason}); give one that PyTorch knows, such as "
+            "'cuda', or leave device out"
+        ) from error
+    return empty
+
+
+class Copying:
+    """Copies from the main memory to a device, in a thread that works ahead of those who wait.
+
+    On CUDA the copies are made from pinned memory and on a stream of their own, so that they run
+    beside the kernels. A copy is done when it is handed over.
+    """
+
+    def __init__(self, like: Array) -> None:
+        self.like = like
+        self._torch: Any = None
+        if is_torch_array(like) and place_of(like) == "cuda":
+            self._torch = importlib.import_module("torch")
+            self._stream = self._torch.cuda.Stream(array_device(like))
+            # Where the kernels run: that of the thread that asks for the copies.
+            self._kernels = self._torch.cuda.current_stream(array_device(like))
+
+    def there(self, value: np.ndarray) -> Array:
+        """An array in float64 on the device."""
+        if self._torch is None:
+            return as_like(value, self.like)
+        torch = self._torch
+        pinned = torch.from_numpy(np.ascontiguousarray(value)).pin_memory()
+        with torch.cuda.stream(self._stream):
+            copy: Any = pinned.to(array_device(self.like), non_blocking=True)
+        self._stream.synchronize()
+        # Its memory is not given to another copy before the kernels that read it have run.
+        copy.record_stream(self._kernels)
+        moved: Array = copy
+        return moved
