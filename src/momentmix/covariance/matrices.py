@@ -15,7 +15,14 @@ from momentmix.covariance.base import NEAR_FLOOR, Bound, Covariance, refuse_dege
 from momentmix.covariance.coordinates import MatrixCoordinates
 from momentmix.covariance.eigen import eigen
 from momentmix.covariance.tangent import MatrixTangent
-from momentmix.support.array import Array, index_array, namespace, read_only
+from momentmix.support.array import (
+    Array,
+    array_device,
+    index_array,
+    multiply_into,
+    namespace,
+    read_only,
+)
 
 
 class Matrices(Covariance):
@@ -118,10 +125,14 @@ class Matrices(Covariance):
 
     @staticmethod
     def features(X: Array) -> Array:
-        xp, n = namespace(X), X.shape[1]
+        xp, (p, n) = namespace(X), X.shape
         # Rows made contiguous first: the products below then run along memory.
         rows = xp.stack([X[:, a] for a in range(n)])
-        return xp.concat([rows[a, :] * rows[a:, :] for a in range(n)]).mT
+        products, at = xp.empty((n * (n + 1) // 2, p), dtype=X.dtype, device=array_device(X)), 0
+        for a in range(n):
+            multiply_into(products[at : at + n - a, :], rows[a, :], rows[a:, :])
+            at += n - a
+        return products.mT
 
     @staticmethod
     def features_of_seconds(seconds: np.ndarray) -> np.ndarray:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from momentmix.support.array import Array
+from momentmix.support.array import Array, add_product, plus_multiple
 
 Cumulants: TypeAlias = "Sequence[Array | None]"
 #: ∂F/∂κ_1..∂F/∂κ_d: a number where it is the same for all pairs, None where κ_i is.
@@ -34,9 +34,7 @@ def bell_polynomials(kappa: Cumulants) -> list[Array]:
         for i in range(k - 2, 0, -1):
             x = kappa[k - i - 1]
             if x is not None:
-                term = x * bell[i - 1]
-                term *= math.comb(k - 1, i)
-                total += term
+                add_product(total, math.comb(k - 1, i), x, bell[i - 1])
         last = kappa[k - 1]  # i = 0
         if last is not None:
             total += last
@@ -61,7 +59,5 @@ def _combination(bell: Sequence[Array], weights: Sequence[float]) -> Array | flo
     total: Array | float = float(weights[0])
     for weight, b in zip(weights[1:], bell, strict=False):
         if weight != 0:
-            term = weight * b
-            term += total
-            total = term
+            total = plus_multiple(total, weight, b)
     return total

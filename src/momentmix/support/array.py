@@ -31,6 +31,7 @@ __all__ = [
     "DType",
     "Device",
     "Namespace",
+    "add_product",
     "all_finite",
     "array_device",
     "as_float_array",
@@ -46,6 +47,8 @@ __all__ = [
     "multiply_into",
     "namespace",
     "on_accelerator",
+    "place_of",
+    "plus_multiple",
     "read_only",
     "read_only_view",
     "subtract_into",
@@ -176,6 +179,25 @@ def multiply_into(out: Array, a: Array, b: Array) -> None:
         out[...] = a * b
 
 
+def add_product(total: Array, factor: float, a: Array, b: Array) -> None:
+    """total ← total + factor a b; in PyTorch in one go."""
+    if _is_tensor(total):
+        total.addcmul_(a, b, value=factor)
+        return
+    term = a * b
+    term *= factor
+    total += term
+
+
+def plus_multiple(total: Array | float, factor: float, a: Array) -> Array:
+    """total + factor a, a new array; in PyTorch in one go."""
+    if _is_tensor(a) and _is_tensor(total):
+        return total.add(a, alpha=factor)
+    term = factor * a
+    term += total
+    return term
+
+
 def subtract_into(out: Array, a: Array, b: Array) -> None:
     """out ← a - b, in the dtype of out; in NumPy without a temporary."""
     if isinstance(out, np.ndarray):
@@ -184,10 +206,27 @@ def subtract_into(out: Array, a: Array, b: Array) -> None:
         out[...] = namespace(out).astype(a, out.dtype) - b
 
 
+#: Tables of whole numbers that were brought to a device, with what they are copies of.
+_tables: dict[tuple[int, str, str], tuple[np.ndarray, Array]] = {}
+_MOST_TABLES = 64
+
+
 def index_array(indices: np.ndarray, like: Array) -> Array:
-    """Whole numbers from NumPy in the library and on the device of ``like``."""
-    xp = namespace(like)
-    return xp.asarray(np.array(indices), device=array_device(like))
+    """Whole numbers from NumPy in the library and on the device of ``like``.
+
+    A table that nobody can write into is brought there once, since a copy makes a device wait.
+    """
+    if isinstance(like, np.ndarray):
+        return indices
+    xp, device = namespace(like), array_device(like)
+    if indices.flags.writeable:
+        return xp.asarray(np.array(indices), device=device)
+    key = id(indices), _library(like), str(device)
+    if key not in _tables:
+        if len(_tables) >= _MOST_TABLES:
+            _tables.clear()
+        _tables[key] = indices, xp.asarray(np.array(indices), device=device)
+    return _tables[key][1]
 
 
 def foreign(x: object) -> bool:
