@@ -4,6 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+from momentmix.likelihood import device, rows
+from momentmix.support import array
+
 BACKENDS = {
     "numpy": array_api_compat.array_namespace(np.zeros(1)),
     "strict": array_api_strict,
@@ -40,6 +43,31 @@ class Backend:
 @pytest.fixture(params=BACKENDS)
 def backend(request):
     return Backend(request.param)
+
+
+#: Devices of PyTorch on which passes over rows are tested: the main memory, as if it were one.
+DEVICES = ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)
+
+
+@pytest.fixture
+def main_memory_is_a_device(monkeypatch):
+    """Arrays of other libraries than NumPy count as being on a device, wherever they are."""
+    monkeypatch.setattr(array, "MAIN_MEMORY", frozenset())
+    monkeypatch.setattr(device, "LEAST_NUMBERS", 0)
+
+
+@pytest.fixture(params=("here", *DEVICES))
+def passes_everywhere(request, monkeypatch):
+    """A test that uses it runs with passes over complete rows here, and on each device."""
+    if request.param == "here":
+        return
+    monkeypatch.setattr(device, "LEAST_NUMBERS", 0)
+    like = torch.empty((0, 1), dtype=torch.float64, device=request.param)
+
+    def there(X, kind):
+        return device.device_passes(np.asarray(X), kind, like)
+
+    monkeypatch.setattr(rows, "Passes", there)
 
 
 @pytest.fixture

@@ -13,6 +13,8 @@ from momentmix.likelihood.density import softmax
 from momentmix.likelihood.moves import drop_losses, merge_losses, relocations, split_and_merge
 from momentmix.likelihood.rows import RowLikelihood
 
+pytestmark = pytest.mark.usefixtures("passes_everywhere")
+
 TYPES = ("full", "tied", "diag", "spherical")
 IRIS = load_iris().data
 IRIS = (IRIS - IRIS.mean(axis=0)) / IRIS.std(axis=0)

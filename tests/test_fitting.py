@@ -19,6 +19,8 @@ from momentmix.fitting.solve import solve
 from momentmix.likelihood.blocks import BlockLikelihood
 from momentmix.likelihood.rows import RowLikelihood
 
+pytestmark = pytest.mark.usefixtures("passes_everywhere")
+
 #: 300 rows of two features.
 IN_MEMORY = Sizes(2, 300, None, "memory")
 

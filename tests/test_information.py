@@ -13,6 +13,8 @@ from momentmix.likelihood.scores import Directions, row_scores
 from momentmix.matching.parametrisation import Parametrisation
 from momentmix.observed import ObservedRows
 
+pytestmark = pytest.mark.usefixtures("passes_everywhere")
+
 KINDS = ["full", "tied", "diag", "spherical"]
 STEP = 5e-4
 

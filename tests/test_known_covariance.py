@@ -13,6 +13,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from momentmix import KnownCovarianceMixture, Mixture, MomentTensors, Samples, symmetric_cp
 from momentmix.fitting.noise import trailing_variance
 
+pytestmark = pytest.mark.usefixtures("passes_everywhere")
+
 KINDS = ("scalar", "diag", "full")
 
 

@@ -8,6 +8,8 @@ from momentmix.likelihood.information import information
 from momentmix.likelihood.newton import climb
 from momentmix.likelihood.rows import RowLikelihood
 
+pytestmark = pytest.mark.usefixtures("passes_everywhere")
+
 
 @pytest.mark.parametrize("name", ["full", "tied", "diag", "spherical"])
 def test_it_ends_where_em_would(name, rng):

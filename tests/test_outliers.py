@@ -21,6 +21,8 @@ from momentmix.likelihood.observed import ObservedLikelihood
 from momentmix.likelihood.rows import RowLikelihood
 from momentmix.observed import ObservedRows
 
+pytestmark = pytest.mark.usefixtures("passes_everywhere")
+
 TYPES = ("full", "tied", "diag", "spherical")
 MEANS = np.array([[0.0, 0.0], [6.0, 0.0], [0.0, 6.0]])
 

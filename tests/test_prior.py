@@ -4,7 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.linalg import eigh, logm
 from scipy.stats import ortho_group
@@ -148,6 +148,8 @@ def _awkward(seed, p, n, style, decimals):
 
 
 @settings(max_examples=60, deadline=None)
+# The covariance is on its floor in two directions, and rounding decides what a step gains.
+@example(X=_awkward(1, 8, 3, "repeated", 0), kind="tied", strength=0.0, m=2, seed=1, weighted=True)
 @given(
     X=rows_of,
     kind=st.sampled_from(TYPES),

@@ -13,6 +13,8 @@ from momentmix.likelihood.resize import _common_losses, _cut_gains, grown, shrun
 from momentmix.likelihood.rows import RowLikelihood
 from momentmix.likelihood.sweep import Sweep
 
+pytestmark = pytest.mark.usefixtures("passes_everywhere")
+
 TRUTH = Mixture([0.5, 0.3, 0.2], [[-1, 0], [1.5, 0.5], [0, 2]], [0.1, 0.2, 0.1], "spherical")
 X, LABELS = TRUTH.sample(400, random_state=0)
 

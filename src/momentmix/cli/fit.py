@@ -30,6 +30,7 @@ from momentmix.cli.console import (
     show_json,
     working,
 )
+from momentmix.cli.device import DeviceOption, Worktop
 from momentmix.cli.errors import ErrorsOption
 from momentmix.cli.fit_blocks import fit_blocks, read_in_blocks
 from momentmix.cli.fitted import (
@@ -104,6 +105,7 @@ def fit(
             show_default=False,
         ),
     ] = None,
+    device: DeviceOption = None,
     compare_em: Annotated[
         bool, typer.Option("--compare-em", help="Fit scikit-learn's EM too, from ten starts.")
     ] = False,
@@ -131,7 +133,7 @@ def fit(
         check_output(report, (".html",))
         if report is not None:
             import momentmix.report  # noqa: F401  (what it lacks is better known before the fit)
-        options, gaps = tables(), gaps_option(missing)
+        options, gaps, there = tables(), gaps_option(missing), Worktop(device)
         asked = wanted(components, covariance, criterion)
         settings: Settings = {
             "covariance_type": "full" if len(asked.types) > 1 else asked.types[0],
@@ -160,18 +162,20 @@ def fit(
                 raise ValueError("--polish newton needs the rows; moments have no likelihood")
             if in_blocks is not None:
                 raise ValueError("--in-blocks and --in-memory are for rows; moments have none")
+            if device is not None:
+                raise ValueError("--device is for rows; moments are fitted here")
             found, summary = fit_moments(Path(files[0]), asked.number, settings)
         else:
             unfit = _needs_memory(asked, settings, errors, compare_em)
             with open_rows(files, options, errors=errors) as opened:
                 if read_in_blocks(opened, in_blocks, unfit):
                     assert asked.number is not None  # or it would have been refused
-                    found, summary = fit_blocks(opened, asked.number, settings, gaps)
+                    found, summary = fit_blocks(opened, asked.number, settings, gaps, device)
                 else:
                     rows = rows_of(opened, gaps)
                     if compare_em:
                         _check_for_em(rows, settings["outliers"])
-                    found, summary = fit_rows(rows, asked, settings)
+                    found, summary = fit_rows(rows, asked, settings, there)
             if compare_em:
                 with working("fitting scikit-learn's EM from ten starts"):
                     summary.add_scikit_learn(seed)
@@ -230,11 +234,15 @@ def _write_files(summary: FitSummary, output: Path | None, report: Path | None) 
             write_report(report, summary, output)
 
 
-def fit_rows(rows: Rows, asked: Wanted, settings: Settings) -> tuple[MomentMixture, FitSummary]:
+def fit_rows(
+    rows: Rows, asked: Wanted, settings: Settings, there: Worktop
+) -> tuple[MomentMixture, FitSummary]:
     """A fit with a given number of components, or the best of those that are compared."""
     choices: list[Choice] = []
     least = 1 if asked.numbers is None else asked.numbers[0]
     check_count(least, len(rows.X), rows.source)
+    if asked.number is None and there.device is not None:
+        raise ValueError("--device is for one number of components and one shape; give both")
     begin = time.perf_counter()
     with in_terms_of_options(), warnings_as_notes() as notes:
         if asked.number is None:
@@ -243,7 +251,7 @@ def fit_rows(rows: Rows, asked: Wanted, settings: Settings) -> tuple[MomentMixtu
             found, choices = selection.best, selection.table
         else:
             found = MomentMixture(asked.number, verbose=int(err.is_terminal), **settings)
-            found.fit(rows.X, noise_covariance=rows.noise)
+            found.fit(there.rows(rows.X), noise_covariance=rows.noise)
     seconds = time.perf_counter() - begin
     named = found.mixture_.named(rows.names)
     summary = FitSummary(

@@ -154,7 +154,7 @@ def surveyed(opened: OpenTables, gaps: Gaps, seed: int) -> tuple[OpenTables, _Su
 
 
 def fit_blocks(
-    opened: OpenTables, number: int, settings: Settings, gaps: Gaps
+    opened: OpenTables, number: int, settings: Settings, gaps: Gaps, device: str | None = None
 ) -> tuple[MomentMixture, FitSummary]:
     """A fit of all rows, and what is to be said of it, for which some rows stand for the others."""
     opened, seen = surveyed(opened, gaps, settings["random_state"])
@@ -167,7 +167,7 @@ def fit_blocks(
 
     with in_terms_of_options(), warnings_as_notes() as notes:
         found = MomentMixture(number, **settings)
-        found.fit_batches(BatchRows(read, len(opened.used), opened.names))
+        found.fit_batches(BatchRows(read, len(opened.used), opened.names), device=device)
     seconds = time.perf_counter() - begin
     mixture, sample = found.mixture_.named(opened.names), seen.sample.rows
     of_all = AllRows(seen.count.left, found.lower_bound_ * seen.count.left)

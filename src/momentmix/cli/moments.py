@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from momentmix.cli.console import Debug, err, note, one_of, plain_errors, reading_bar, say
+from momentmix.cli.device import DeviceOption, Worktop
 from momentmix.cli.opening import Files, choose, open_files, tell_left_out
 from momentmix.cli.tables import TableOptions, reads_tables
 from momentmix.cli.writing import check_output
@@ -30,6 +31,7 @@ def moments(
             "every moment over the rows that have its numbers."
         ),
     ] = "drop",
+    device: DeviceOption = None,
     debug: Debug = False,
 ) -> None:
     """Read tables once and keep their moments.
@@ -42,11 +44,11 @@ def moments(
         if any(name == "-" for name in files):
             raise ValueError("moments reads files, so that it can go on after a stop; - is none")
         check_output(output, (".npz",))
-        options = tables()
+        options, there = tables(), Worktop(device)
         gaps: Gaps = one_of("--missing", missing, "drop", "error", "pairwise")
         with open_files(files, options) as opened, reading_bar() as bar:
             tell_left_out(choose(opened, options.wanted))
-            run = Pass(opened, order, output, missing=gaps)
+            run = Pass(opened, order, output, missing=gaps, device=there.device)
             if run.resumed:
                 say(f"going on from {run.checkpoint} after {run.moments.count:,} rows", err)
             total = sum(table.size for table in opened)

@@ -20,6 +20,7 @@ from momentmix.cli.console import (
     show_json,
     show_table,
 )
+from momentmix.cli.device import DeviceOption, Worktop
 from momentmix.cli.errors import ErrorsOption
 from momentmix.cli.gaps import GapCount, Missing, gaps_option
 from momentmix.cli.opening import Block, Files
@@ -68,6 +69,7 @@ def predict(
     ] = False,
     missing: Missing = "keep",
     errors: ErrorsOption = None,
+    device: DeviceOption = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -84,7 +86,7 @@ def predict(
     """
     with plain_errors(debug):
         check_output(output)
-        mixture = Mixture.load(model)
+        mixture, there = Mixture.load(model), Worktop(device)
         gaps = gaps_option(missing)
         counts, by_label = GapCount(gaps), np.zeros(mixture.n_components + 1, dtype=int)
         gathered: list[Columns] = []  # for JSON, which is one document
@@ -95,7 +97,7 @@ def predict(
             for block in rows.blocks(gaps, "predicting", bar=_bar_fits(output, as_json)):
                 for part in block.parts(rows_at_once(mixture)):
                     told = counts.usable(part.X)
-                    found = predictions(mixture, part, told, proba)
+                    found = predictions(mixture, part, told, proba, there)
                     labels = found["component"][told].filled()
                     by_label += np.bincount(labels + 1, minlength=len(by_label))
                     write(found)
@@ -110,14 +112,18 @@ def predict(
 
 
 def predictions(
-    mixture: Mixture, rows: Block, told: np.ndarray, proba: bool
+    mixture: Mixture, rows: Block, told: np.ndarray, proba: bool, there: Worktop
 ) -> dict[str, np.ma.MaskedArray]:
-    """What ``predict`` says of some rows, masked where they tell nothing."""
+    """What ``predict`` says of some rows, masked where they tell nothing; it is found there."""
     labels, some = np.zeros(len(told), dtype=int), rows.some(told)
     R = np.full((len(told), mixture.n_components + 1), np.nan)
     if told.any():
-        beyond = mixture.outlier_probability(some.X, some.noise)[:, None]
-        R[told] = np.hstack([posterior(mixture, some.X, some.noise) * (1 - beyond), beyond])
+        own, X = there.model(mixture), there.rows(some.X)
+        beyond = np.zeros((len(some.X), 1))
+        if mixture.background is not None:
+            beyond = own.outlier_probability(X, some.noise)[:, None]
+        among = to_numpy(posterior(own, X, some.noise))
+        R[told] = np.hstack([among * (1 - beyond), beyond])
         labels[told] = np.where(R[told, -1] > 0.5, -1, R[told, :-1].argmax(axis=1))
     # As a position, -1 is that of the last column, which is that of outliers.
     values = {"component": labels, "probability": R[np.arange(len(R)), labels]}
@@ -149,6 +155,7 @@ def score(
     ] = None,
     missing: Missing = "keep",
     errors: ErrorsOption = None,
+    device: DeviceOption = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -161,8 +168,8 @@ def score(
     """
     with plain_errors(debug):
         check_output(output)
-        mixture = Mixture.load(model)
-        gaps = gaps_option(missing)
+        mixture, there = Mixture.load(model), Worktop(device)
+        gaps, own = gaps_option(missing), there.model(mixture)
         counts, total = GapCount(gaps), 0.0
         with (
             rows_in_blocks(mixture, files, tables(), errors) as rows,
@@ -176,7 +183,8 @@ def score(
                         part.some(told),
                     )
                     if told.any():
-                        log_density[told] = to_numpy(mixture.log_prob(some.X, some.noise))
+                        found = own.log_prob(there.rows(some.X), some.noise)
+                        log_density[told] = to_numpy(found)
                         total += float(log_density.sum())
                     if write is not None:
                         write({"log_density": log_density})

@@ -22,6 +22,7 @@ from momentmix.distributions.moment_tensors import MomentTensors
 from momentmix.files.arrays import checksum, read_arrays, write_arrays
 from momentmix.files.tables import BEGINNING, Piece, Place, Table, TableError
 from momentmix.files.writing import check_writable, written_whole
+from momentmix.support.array import Array, as_like
 
 #: What is done about rows with gaps: they are left out, they are refused, or each moment is taken
 #: over the rows that have its numbers.
@@ -58,6 +59,7 @@ class Pass:
     order : highest order of the moments
     output : where the moments go; the checkpoint lies beside it until then
     missing : what is done about rows with gaps
+    device : an array on the device where sums are made, if not here
     """
 
     def __init__(
@@ -67,8 +69,9 @@ class Pass:
         output: str | PathLike[str],
         *,
         missing: Gaps = "error",
+        device: Array | None = None,
     ) -> None:
-        self.tables, self.missing = tables, missing
+        self.tables, self.missing, self.device = tables, missing, device
         first = tables[0]
         self.output, self.checkpoint = Path(output), checkpoint_path(output)
         empty = MomentTensors(
@@ -129,8 +132,9 @@ class Pass:
         rows = piece.rows
         if self.missing == "drop":
             rows = rows[~np.isnan(rows).any(axis=1)]
+        there = rows if self.device is None else as_like(rows, self.device)
         try:
-            return self.moments.copy().update(rows), len(piece.rows) - len(rows)
+            return self.moments.copy().update(there), len(piece.rows) - len(rows)
         except ValueError as error:
             numbers = f"rows {piece.first.rows} to {piece.next.rows - 1}"
             raise TableError(f"{table.label}, {numbers}: {error}") from error

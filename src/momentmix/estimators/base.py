@@ -31,6 +31,7 @@ from momentmix.fitting.plan import Plan
 from momentmix.fitting.problem import Problem, mixture_of
 from momentmix.fitting.solve import solve
 from momentmix.matching.fit import Fit
+from momentmix.moments.distribution import AtomDistribution
 from momentmix.observed import noise_of_rows
 from momentmix.support.array import (
     Array,
@@ -192,6 +193,8 @@ class MixtureEstimator(MixturePredictions):
 
         def read() -> Data:
             self._note_features(data.n, getattr(P, "feature_names", None))
+            if isinstance(P, AtomDistribution) and foreign(P.atoms.means):
+                self._like = empty_like_rows(P.atoms.means)
             return data
 
         return self._fitted(read, rows=False)

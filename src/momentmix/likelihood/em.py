@@ -256,22 +256,28 @@ class Likelihood:
 
 
 class _Run:
-    """An EM run: the best point so far, where its step leads, and the point to look at next."""
+    """An EM run: the last point, where its step leads, the point to look at next, and the best.
+
+    The best is the last one, unless rounding keeps a step from gaining.
+    """
 
     def __init__(self, start: Parameters) -> None:
-        self.parameters = self.best = self.after = start
+        self.parameters = self.last = self.after = start
         self.log_posterior = self.log_likelihood = -np.inf
+        self._best = start, -np.inf, -np.inf  # with its log-likelihood and log-posterior
         self.revivals = self._halvings = 0
         self._gain = np.inf
         self._guessed = False
         self._anderson = Anderson()
 
     def accept(self, step: Step) -> None:
-        self.best, self.after = self.parameters, step.after
+        self.last, self.after = self.parameters, step.after
         self.log_posterior, self.log_likelihood = (
             float(step.log_posterior[0]),
             float(step.log_likelihood[0]),
         )
+        if not self.log_posterior < self._best[2]:
+            self._best = self.last, self.log_likelihood, self.log_posterior
         self._halvings = 0
 
     def is_level(self, gain: float, tol: float) -> bool:
@@ -289,7 +295,7 @@ class _Run:
         self._guessed = i >= PATIENCE
         self.parameters = self.after
         if self._guessed:
-            guess = self._anderson.guess(_encoded(self.best), _encoded(self.after))
+            guess = self._anderson.guess(_encoded(self.last), _encoded(self.after))
             self.parameters = _decoded(likelihood, guess, self.after)
 
     def retreat(self) -> bool:
@@ -302,20 +308,20 @@ class _Run:
         self._halvings += 1
         if self._halvings > 20 or not np.isfinite(self.log_posterior):
             return False
-        halfway = (self.best.covariances + self.parameters.covariances) / 2
+        halfway = (self.last.covariances + self.parameters.covariances) / 2
         self.parameters = self.parameters._replace(covariances=halfway)
         return True
 
     def restart(self, alive: Parameters) -> None:
         self.revivals += 1
         self.log_posterior, self._guessed = -np.inf, False
+        self._best = self._best[0], self._best[1], -np.inf  # what was moved may cost something
         self._anderson.forget()
         self.parameters = alive
 
     def result(self, n_iter: int, converged: bool = False, interrupted: bool = False) -> EMResult:
-        return EMResult(
-            self.best, self.log_likelihood, n_iter, converged, interrupted, self.log_posterior
-        )
+        parameters, value, log_posterior = self._best
+        return EMResult(parameters, value, n_iter, converged, interrupted, log_posterior)
 
 
 def _encoded(parameters: Parameters) -> np.ndarray:

@@ -46,11 +46,11 @@ def device_named(name: str) -> Array:
     try:
         empty: Array = torch.empty((0, 1), dtype=torch.float64, device=torch.device(name))
     except (RuntimeError, AssertionError, TypeError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise ValueError(
-            f"there is no device {name!r} here ({reason}); give one that PyTorch knows, such as "
-            "'cuda', or leave device out"
-        ) from error
+        what = f"there is no device {name!r}; give one that PyTorch has, such as 'cuda' or 'cuda:1'"
+        if name.partition(":")[0] in ("cuda", "mps", "xpu"):
+            reason = str(error).strip().splitlines()[0].rstrip(".")
+            what = f"PyTorch has no device {name!r} here ({reason})"
+        raise ValueError(f"{what}; or leave device out") from error
     return empty
 
 
