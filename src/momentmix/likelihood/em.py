@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Concatenate, NamedTuple, ParamSpec
 import numpy as np
 
 from momentmix.covariance import Anchor, Bound, Kind, LogNormalPrior, Pull
+from momentmix.data.content import DIGITS
 from momentmix.data.parameters import Parameters, outlier_share
 from momentmix.likelihood.density import Sums
 from momentmix.solvers.anderson import Anderson
@@ -40,6 +41,11 @@ class EMResult(NamedTuple):
     converged: bool
     interrupted: bool
     log_posterior: float = -np.inf  # what is maximised: the same less the penalty of the prior
+
+    @property
+    def worth(self) -> float:
+        """The log-posterior by which results are compared, without what may be rounding."""
+        return round(self.log_posterior, DIGITS)
 
 
 class Step(NamedTuple):
@@ -211,7 +217,7 @@ class Likelihood:
             for i in range(1, max_iter + 2):
                 step = self.step(run.parameters)
                 gain = float(step.log_posterior[0]) - run.log_posterior
-                if gain < -1e-13 * abs(run.log_posterior) and run.retreat():
+                if _is_less(float(step.log_posterior[0]), run.log_posterior) and run.retreat():
                     continue
                 run.accept(step)
                 if abs(gain) < tol and (self.complete or run.is_level(gain, tol)):
@@ -255,6 +261,11 @@ class Likelihood:
         ]
 
 
+def _is_less(value: float, before: float) -> bool:
+    """Whether a mean log-likelihood is less than another by more than rounding."""
+    return value < before - 1e-13 * abs(before) if np.isfinite(before) else False
+
+
 class _Run:
     """An EM run: the last point, where its step leads, the point to look at next, and the best.
 
@@ -276,7 +287,7 @@ class _Run:
             float(step.log_posterior[0]),
             float(step.log_likelihood[0]),
         )
-        if not self.log_posterior < self._best[2]:
+        if not _is_less(self.log_posterior, self._best[2]):
             self._best = self.last, self.log_likelihood, self.log_posterior
         self._halvings = 0
 

@@ -73,9 +73,7 @@ def split_and_merge(
         candidates = _candidates(likelihood, fit.parameters, rng)[:tries]
         for i in range(0, len(candidates), together):
             batch = candidates[i : i + together]
-            trial = max(
-                likelihood.look_at(batch, EXCHANGE_STEPS), key=lambda trial: trial.log_posterior
-            )
+            trial = max(likelihood.look_at(batch, EXCHANGE_STEPS), key=lambda trial: trial.worth)
             n_iter += len(batch) * EXCHANGE_STEPS
             if trial.log_posterior < fit.log_posterior - PROMISING and not trial.interrupted:
                 continue
@@ -233,7 +231,7 @@ def _split(
         local.from_responsibilities(np.column_stack([side, ~side]).astype(float)) for side in sides
     ]
     for two in local.look_at(starts, SPLIT_STEPS):
-        gain = share * (two.log_posterior - single)
+        gain = round(share * (two.log_posterior - single), DIGITS)
         if np.isfinite(gain) and gain > best.gain:
             best = Split(gain, *two.parameters)
     return best

@@ -156,7 +156,7 @@ class LikelihoodSearch:
 
     def _consider(self, result: EMResult, candidate: Candidate) -> None:
         self._log_posteriors.append(result.log_posterior)
-        if self.best is None or result.log_posterior > self.best.log_posterior:
+        if self.best is None or result.worth > self.best.worth:
             if self.best is None or result.log_posterior > self.best.log_posterior + SAME:
                 self._ends = 0  # another optimum, at which nothing has ended yet
             self.best, self.origin = result, candidate
@@ -186,7 +186,7 @@ class LikelihoodSearch:
         looked_at = self.likelihood.look_at(starts, FIRST_STEPS)
         self.n_iter += len(starts) * FIRST_STEPS
         self.interrupted = self.interrupted or any(result.interrupted for result in looked_at)
-        looked_at.sort(key=lambda result: -result.log_posterior)
+        looked_at.sort(key=lambda result: -result.worth)
         yield from (Candidate(result.parameters) for result in looked_at[:count])
 
 

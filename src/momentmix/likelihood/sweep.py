@@ -90,7 +90,7 @@ class Sweep:
                 made = [next(plain_starts(likelihood, m, self.rng))]
             trials = likelihood.look_at(made, FIRST_STEPS)
             self.n_iter += len(made) * FIRST_STEPS
-            best = max(trials, key=lambda trial: trial.log_posterior)
+            best = max(trials, key=lambda trial: trial.worth)
             if best.log_posterior > known - PROMISING and not best.interrupted:
                 best = likelihood.fit(best.parameters, tol=self.rough, max_iter=self.max_iter)
                 self.n_iter += best.n_iter

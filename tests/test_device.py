@@ -1,0 +1,446 @@
+"""Rows on a device: the same fits as in NumPy, made where the rows are.
+
+There is a device on every machine: that of array-api-strict, whose arrays NumPy cannot read, as it
+cannot read those of CUDA. PyTorch's arrays in the main memory are taken for arrays on a device too,
+and CUDA's are tested where there is one.
+"""
+
+import collections
+import pickle
+
+import array_api_strict
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from momentmix import KnownCovarianceMixture, MomentMixture, MomentTensors, Samples
+from momentmix.covariance import Zero, covariance_type
+from momentmix.data import draw
+from momentmix.data.parameters import Parameters
+from momentmix.estimators import base
+from momentmix.likelihood.density import Density
+from momentmix.likelihood.device import device_sums
+from momentmix.likelihood.rows import RowLikelihood
+from momentmix.moments.atoms import Atoms
+from momentmix.moments.bilinear import bilinear
+from momentmix.support import array, device
+from momentmix.tensors.rowsums import row_sums
+
+TYPES = ("full", "tied", "diag", "spherical")
+PLACES = ("torch", "strict", "cuda") if torch.cuda.is_available() else ("torch", "strict")
+CLOSE = {"rtol": 1e-10, "atol": 1e-10}
+
+pytestmark = pytest.mark.usefixtures("main_memory_is_a_device")
+
+
+class Place:
+    """A device: arrays go there and back."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def __call__(self, a, dtype=np.float64):
+        a = np.array(a, dtype=dtype)
+        if self.name == "strict":
+            return array_api_strict.asarray(a, device=array_api_strict.Device("device1"))
+        return torch.asarray(a, device="cuda" if self.name == "cuda" else "cpu")
+
+    def owns(self, x):
+        one = self(0.0)
+        return type(x) is type(one) and array.array_device(x) == array.array_device(one)
+
+
+@pytest.fixture(params=PLACES)
+def there(request):
+    return Place(request.param)
+
+
+def clusters(p=600, n=4, m=3, seed=0, apart=3.0):
+    rng = np.random.default_rng(seed)
+    means = apart * rng.normal(size=(m, n))
+    X = rng.normal(size=(p, n)) * rng.uniform(0.5, 1.5, n) + means[rng.integers(m, size=p)]
+    return X + 5.0
+
+
+def mixture_of(kind, rng, m=3, n=4, scale=1.0):
+    A = rng.normal(size=(n, n))
+    spread = covariance_type(kind).repeated(m, scale * (A @ A.T + np.eye(n)))
+    return Parameters(rng.dirichlet(np.ones(m)), rng.normal(size=(m, n)), spread)
+
+
+# Passes
+
+
+@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("scale", [1.0, 1e-9])
+def test_passes_are_those_of_numpy(kind, scale, there, rng, monkeypatch):
+    """Densities, sums, sums with responsibilities; also of narrow peaks, in several blocks."""
+    monkeypatch.setattr(device, "UNKNOWN_BYTES", 1)
+    X, own = rng.normal(size=(2500, 4)), covariance_type(kind)
+    at = mixture_of(kind, rng, scale=scale)
+    at.means[:] = X[:3]  # so that narrow components have rows
+    weights = rng.dirichlet(np.ones(len(X)))
+    for background in (False, True):
+        here = RowLikelihood(X, weights, own, 1e-12)
+        other = RowLikelihood(X, weights, own, 1e-12).on(there(np.empty((0, 4))))
+        if background:
+            widths = np.log(np.full(4, 10.0))
+            here, other = (one.with_background(widths, 0.5, 0.3) for one in (here, other))
+            at = at._replace(weights=0.9 * at.weights)
+        assert type(other.passes) is not type(here.passes)
+        rows = rng.permutation(len(X))[:1000]
+        parts = [one.part(rows, None, 0.4, None) for one in (here, other)]
+        R = rng.dirichlet(np.ones(3), len(X))
+        for name, arguments in {
+            "log_joint": (at,),
+            "responsibilities": (at,),
+            "sums": (at,),
+            "from_responsibilities": (R,),
+        }.items():
+            want, found = (getattr(one, name)(*arguments) for one in (here, other))
+            for a, b in zip(want, found, strict=True):
+                np.testing.assert_allclose(b, a, rtol=1e-10, atol=1e-12)
+        for a, b in zip(*(part.sums(at) for part in parts), strict=True):
+            np.testing.assert_allclose(b, a, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["full", "diag", "spherical"])
+def test_steps_of_several_mixtures_at_once(kind, there, rng):
+    X, own = rng.normal(size=(900, 4)), covariance_type(kind)
+    starts = [mixture_of(kind, rng) for _ in range(3)]
+    here = RowLikelihood(X, None, own, 1e-6, prior=own.prior(4, "auto"))
+    want = here.look_at(starts, 5)
+    found = here.on(there(np.empty((0, 4)))).look_at(starts, 5)
+    for a, b in zip(want, found, strict=True):
+        np.testing.assert_allclose(b.log_posterior, a.log_posterior, **CLOSE)
+        for one, other in zip(a.parameters, b.parameters, strict=True):
+            np.testing.assert_allclose(other, one, **CLOSE)
+
+
+class Calls(TorchDispatchMode):
+    """Counts what PyTorch is asked to do."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = collections.Counter()
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.names[str(function)] += 1
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("kind", ["diag", "full"])
+@pytest.mark.parametrize("job", ["data term", "EM", "moments"])
+def test_no_pass_waits_for_the_device(kind, job, rng, monkeypatch):
+    """No number is asked for and nothing is copied between blocks, however many there are.
+
+    The calls of a block are also few: so many launches of kernels does a block take.
+    """
+    p, n, own = 24_000, 6, covariance_type(kind)
+    X = torch.asarray(rng.normal(size=(p, n)))
+    at = mixture_of(kind, rng, n=n)
+    P = Atoms(at.weights, at.means, own.of(at.covariances, n)).on(X)
+    Q = Atoms(1 / p, X, Zero(n))
+    density = Density.of(own, at)
+    run = {
+        "data term": lambda: bilinear(P, Q, [0.0, 1.0, 0.5, 0.2, 0.1], True),
+        "EM": lambda: device_sums(X, None, own, density),
+        "moments": lambda: row_sums(X, np.zeros(n), None, 4),
+    }[job]
+    run()  # brings tables to the device
+    counts = []
+    for size in (1 << 20, 1 << 18):
+        monkeypatch.setattr(device, "UNKNOWN_BYTES", size)
+        with Calls() as calls:
+            run()
+        counts.append(calls.names)
+    few, many = counts
+    products = ("aten.mm.default", "aten.bmm.default")
+    assert sum(many[name] for name in products) > 1.5 * sum(few[name] for name in products)
+    for name in many:
+        asks = ("_local_scalar", "nonzero", "item", "equal")
+        assert not any(word in name for word in asks), name
+        if "lift_fresh" in name:  # an array from NumPy
+            assert many[name] == few[name]
+    kernels = {"mul", "add", "sub", "div", "exp", "log", "sum", "mm", "bmm", "mv", "cat", "amax"}
+    launched = sum(k for name, k in many.items() if name.split(".")[1].rstrip("_") in kernels)
+    products_a_block = {"data term": 4, "EM": 4}.get(job)
+    if products_a_block:
+        blocks = many["aten.mm.default"] / products_a_block
+        assert launched / blocks < {"data term": 45, "EM": 25}[job] + 2 * n
+
+
+# Fits
+
+
+def check_alike(found, want, there, X):
+    """A fit on a device equals one in NumPy, and gives its arrays there."""
+    for name in ("weights_", "means_", "covariances_", "precisions_", "precisions_cholesky_"):
+        assert there.owns(getattr(found, name)), name
+        np.testing.assert_allclose(
+            array.to_numpy(getattr(found, name)), getattr(want, name), **CLOSE
+        )
+    for name in ("lower_bound_", "log_posterior_"):
+        np.testing.assert_allclose(getattr(found, name), getattr(want, name), **CLOSE)
+    assert (found.n_iter_, found.converged_) == (want.n_iter_, want.converged_)
+    for name in ("predict", "predict_proba", "score_samples"):
+        told = getattr(found, name)(there(X))
+        assert there.owns(told), name
+        np.testing.assert_allclose(array.to_numpy(told), getattr(want, name)(X), **CLOSE)
+    for name in ("score", "bic", "aic"):
+        np.testing.assert_allclose(
+            getattr(found, name)(there(X)), getattr(want, name)(X), rtol=1e-10
+        )
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_fit_is_that_of_numpy(kind, there):
+    X = clusters()
+    settings = {"covariance_type": kind, "random_state": 0}
+    want = MomentMixture(3, **settings).fit(X)
+    check_alike(MomentMixture(3, **settings).fit(there(X)), want, there, X)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"n_init": 3, "init": "k-means++"},
+        {"polish": "newton"},
+        {"prior": None, "tol": 1e-10},
+        {"outliers": "auto"},
+        {"means_init": clusters()[:3]},
+        {"n_components": "auto"},
+        {"covariance_type": "tied", "n_init": 2},
+    ],
+    ids=lambda settings: "-".join(settings),
+)
+def test_settings(settings, there):
+    X = clusters(400)
+    settings = {"n_components": 3, "random_state": 0, **settings}
+    want = MomentMixture(**settings).fit(X)
+    found = MomentMixture(**settings).fit(there(X))
+    check_alike(found, want, there, X)
+    np.testing.assert_array_equal(
+        array.to_numpy(found.outlier_score(there(X))), want.outlier_score(X)
+    )
+
+
+def test_weights_gaps_and_errors(there, rng):
+    X = clusters(300)
+    weights = rng.integers(1, 4, len(X)).astype(float)
+    want = MomentMixture(3, random_state=0).fit(X, sample_weight=weights)
+    found = MomentMixture(3, random_state=0).fit(there(X), sample_weight=there(weights))
+    check_alike(found, want, there, X)
+    Y = np.where(rng.random(X.shape) < 0.05, np.nan, X)
+    want = MomentMixture(3, random_state=0).fit(Y, noise_covariance=0.01)
+    found = MomentMixture(3, random_state=0).fit(there(Y), noise_covariance=0.01)
+    check_alike(found, want, there, Y)
+    filled = found.impute(there(Y))
+    assert there.owns(filled)
+    np.testing.assert_allclose(array.to_numpy(filled), want.impute(Y), **CLOSE)
+    np.testing.assert_allclose(
+        array.to_numpy(found.denoise(there(Y), 0.01)[0]), want.denoise(Y, 0.01)[0], **CLOSE
+    )
+
+
+def test_known_covariance(there, rng):
+    signals = rng.normal(size=(3, 5))
+    X = signals[rng.integers(3, size=3000)] + 0.5 * rng.normal(size=(3000, 5))
+    want = KnownCovarianceMixture(3, 0.25, random_state=0).fit(X)
+    check_alike(KnownCovarianceMixture(3, 0.25, random_state=0).fit(there(X)), want, there, X)
+
+
+def test_streams_and_moments(there, rng):
+    X, weights = clusters(3000, 3, 2), rng.uniform(0.5, 2, 3000)
+    want, found = (MomentMixture(2, random_state=0, polish=None) for _ in range(2))
+    for part in np.array_split(np.arange(3000), 3):
+        want.partial_fit(X[part], sample_weight=weights[part], half_life=900.0)
+        found.partial_fit(there(X[part]), sample_weight=there(weights[part]), half_life=900.0)
+    np.testing.assert_allclose(found.moments_.tensor(3), want.moments_.tensor(3), rtol=1e-10)
+    assert there.owns(found.means_)
+    np.testing.assert_allclose(array.to_numpy(found.means_), want.means_, rtol=1e-8)
+    one = MomentMixture(2, random_state=0).fit_moments(Samples(there(X)))
+    assert there.owns(one.means_)
+    two = MomentMixture(2, random_state=0).fit_moments(Samples(X))
+    np.testing.assert_allclose(array.to_numpy(one.means_), two.means_, **CLOSE)
+    updated = MomentTensors(3, 4).update(there(X), there(weights)).tensor(4)
+    want = MomentTensors(3, 4).update(X, weights).tensor(4)
+    np.testing.assert_allclose(updated, want, rtol=1e-10)
+
+
+# Many rows
+
+
+@pytest.fixture
+def few_are_many(monkeypatch):
+    """Rows are too many for a search from a few on, and so for the main memory."""
+    monkeypatch.setattr(base, "LARGE_DATA", 1000)
+    monkeypatch.setattr(draw, "LEAST_ROWS", 300)
+    monkeypatch.setattr(draw, "MOST_ROWS", 400)
+
+
+@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("polish", ["em", "newton", None])
+def test_many_rows_are_those_of_a_batch(kind, polish, there, few_are_many):
+    """Rows in the main memory that come in one batch are drawn and summed up in the same way."""
+    X = clusters(4000, 3, 2, seed=3, apart=4.0)
+    settings = {"covariance_type": kind, "polish": polish, "random_state": 0}
+    want = MomentMixture(2, **settings).fit_batches([X])
+    found = MomentMixture(2, **settings).fit(there(X))
+    assert there.owns(found.means_)
+    assert found.n_passes_ == want.n_passes_
+    np.testing.assert_allclose(array.to_numpy(found.means_), want.means_, rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(
+        array.to_numpy(found.covariances_), want.covariances_, rtol=1e-8, atol=1e-8
+    )
+    np.testing.assert_allclose(found.lower_bound_, want.lower_bound_, **CLOSE)
+    if polish == "newton":
+        errors = found.standard_errors()
+        np.testing.assert_allclose(errors.means, want.standard_errors().means, rtol=1e-6)
+
+
+def test_many_rows_of_known_noise_and_of_moments_from_rows(there, few_are_many, rng):
+    X = clusters(4000, 3, 2, seed=3, apart=4.0)
+    want = KnownCovarianceMixture(2, 1.0, random_state=0).fit_batches([X])
+    found = KnownCovarianceMixture(2, 1.0, random_state=0).fit(there(X))
+    np.testing.assert_allclose(array.to_numpy(found.means_), want.means_, rtol=1e-8)
+    weights = rng.uniform(0.5, 2, len(X))
+    settings = {"moments": "samples", "polish": None, "random_state": 0}
+    settings |= {"covariance_type": "diag", "max_iter": 30}
+    want = MomentMixture(2, **settings).fit_batches([(X, weights)])
+    found = MomentMixture(2, **settings).fit(there(X), sample_weight=there(weights))
+    assert found.n_passes_ > 5  # each evaluation of the cost reads the rows
+    np.testing.assert_allclose(array.to_numpy(found.means_), want.means_, rtol=1e-6)
+
+
+def test_many_rows_stay_where_they_are(few_are_many, monkeypatch):
+    """Only a draw, sums and numbers leave the device."""
+    strict, sizes = Place("strict"), []
+    X = clusters(20_000, 3, 2, seed=3, apart=4.0)
+    there, plain = strict(X), array.to_device
+
+    def watched(x, device):
+        sizes.append(x.size)
+        return plain(x, device)
+
+    monkeypatch.setattr(array, "to_device", watched)
+    fit = MomentMixture(2, random_state=0).fit(there)
+    assert 0 < max(sizes) < X.size / 10
+    sizes.clear()
+    labels = fit.predict(there)
+    fit.score(there)
+    assert max(sizes, default=0) < X.size / 10
+    assert labels.shape == (20_000,)
+
+
+@pytest.mark.parametrize("kind", ["full", "diag"])
+def test_float32_rows(kind, there, few_are_many):
+    """Rows of half the size are worked at in float64, so nothing but their own rounding is lost."""
+    X = clusters(4000, 3, 2, seed=3, apart=4.0)
+    want = MomentMixture(2, covariance_type=kind, random_state=0).fit(there(X))
+    found = MomentMixture(2, covariance_type=kind, random_state=0).fit(there(X, np.float32))
+    for told in (found.means_, found.predict_proba(there(X, np.float32))):
+        assert str(told.dtype).endswith("float32")
+    np.testing.assert_allclose(array.to_numpy(found.means_), array.to_numpy(want.means_), rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",))
+def test_batches_brought_to_a_device(name, rng):
+    X = clusters(5000, 3, 2)
+    batches = np.array_split(X, 7)
+    for polish in ("em", None):
+        settings = {"polish": polish, "random_state": 0}
+        want = MomentMixture(2, **settings).fit_batches(batches)
+        found = MomentMixture(2, **settings).fit_batches(batches, device=name)
+        np.testing.assert_allclose(found.means_, want.means_, rtol=1e-8)
+    weights = rng.uniform(size=len(X))
+    found = MomentTensors.from_batches([(X, weights)], 3, device=name)
+    want = MomentTensors.from_samples(X, 3, weights)
+    np.testing.assert_allclose(found.tensor(3), want.tensor(3), rtol=1e-10)
+    Y = np.where(rng.random(X.shape) < 0.02, np.nan, X)
+    want = MomentMixture(2, random_state=0).fit_batches([Y])
+    found = MomentMixture(2, random_state=0).fit_batches([Y], device=name)
+    np.testing.assert_allclose(found.means_, want.means_, rtol=1e-8)
+
+
+# Manners
+
+
+def test_in_the_main_memory_arrays_are_numpys(monkeypatch):
+    """Without a copy, so that fits are the same to the last bit."""
+    monkeypatch.setattr(array, "MAIN_MEMORY", frozenset({"cpu"}))
+    X = clusters()
+    want = MomentMixture(3, random_state=0).fit(X)
+    found = MomentMixture(3, random_state=0).fit(torch.asarray(X))
+    assert isinstance(found.covariances_, torch.Tensor)
+    np.testing.assert_array_equal(found.covariances_.numpy(), want.covariances_)
+    labels = found.predict(torch.asarray(X))
+    assert labels.dtype == torch.int64
+    np.testing.assert_array_equal(labels.numpy(), want.predict(X))
+    np.testing.assert_array_equal(found.predict(X), want.predict(X))  # X says what comes back
+
+
+def test_mixed_places_are_refused(there):
+    X, other = clusters(), array_api_strict.ones(600, device=array_api_strict.Device("device2"))
+    for weights in (np.ones(600), other):
+        with pytest.raises(TypeError, match=r"sample_weight is .* X is .* one library and one dev"):
+            MomentMixture(3).fit(there(X), sample_weight=weights)
+    with pytest.raises(TypeError, match=r"sample_weight is .* but X is an array of numpy on cpu"):
+        MomentMixture(3).fit(X, sample_weight=there(np.ones(600)))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "weights", "message"),
+    [
+        (lambda X: X[:1], None, "minimum of 2 sample"),
+        (lambda X: X[:2], None, "n_samples = 2"),
+        (lambda X: X[:, 0], None, "X must have 2 dimension"),
+        (lambda X: np.where(X[0, 0] == X, np.inf, X), None, "contains infinity"),
+        (lambda X: X, -np.ones(600), "not negative"),
+        (lambda X: X, np.zeros(600), "at least one non-zero"),
+        (lambda X: X, np.ones(3), "has 3 entries for 600 rows"),
+    ],
+)
+def test_bad_rows_are_refused(spoil, weights, message, there):
+    gm = MomentMixture(3, random_state=0)
+    with pytest.raises(ValueError, match=message):
+        gm.fit(there(spoil(clusters())), sample_weight=None if weights is None else there(weights))
+    assert not hasattr(gm, "means_")
+
+
+def test_other_features_are_refused(there):
+    X = clusters()
+    gm = MomentMixture(3, random_state=0).fit(there(X))
+    with pytest.raises(ValueError, match="X has 3 features, but MomentMixture is expecting 4"):
+        gm.predict(there(X[:, :3]))
+    with pytest.raises(ValueError, match="contains infinity"):
+        gm.score_samples(there(np.full((2, 4), np.inf)))
+
+
+def test_copies_are_light():
+    """A fitted estimator keeps nothing of the rows, and goes through pickle and clone."""
+    X = torch.asarray(clusters(5000))
+    gm = MomentMixture(3, random_state=0).fit(X)
+    written = pickle.dumps(gm)
+    assert len(written) < 40_000
+    again = pickle.loads(written)  # our own, made a line before
+    assert torch.equal(again.predict(X), gm.predict(X))
+    assert again.sample(3)[0].dtype == torch.float64
+    assert not hasattr(clone(gm), "means_")
+
+
+def test_a_device_that_is_not_there():
+    for name, message in (
+        ("nowhere", "no device 'nowhere'; give one that PyTorch has"),
+        ("cuda:77", "PyTorch has no device 'cuda:77' here"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            MomentMixture(2).fit_batches([clusters()], device=name)
+
+
+def test_rows_of_a_cluster_do_not_come_to_a_device():
+    da = pytest.importorskip("dask.array")
+    with pytest.raises(TypeError, match="leave device out"):
+        MomentMixture(2).fit_batches(da.from_array(clusters()), device="cpu")
