@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 
 from momentmix.blocks.dask_rows import DaskRows, DaskTable, DaskWeights, is_dask
-from momentmix.blocks.rows import BlockRows
 from momentmix.blocks.sources import Source, block_rows
 from momentmix.distributions.centred_sums import CentredSums, Missing, checked_missing, sums_of_rows
 from momentmix.distributions.moment_state import (
@@ -127,7 +126,8 @@ class MomentTensors:
         known noise to take out, in the shapes that :class:`Samples` takes.
         """
         if is_dask(X):
-            return tensors_of_blocks(DaskRows(X, weights, noise_covariance), order, missing)
+            blocks = DaskRows(X, weights, noise_covariance)
+            return blocks.total(_tensors_of_block, order, missing)
         rows = as_float_array(X, "X", (2,))
         empty = cls(int(rows.shape[1]), order, missing=missing)
         return empty.update(rows, weights, noise_covariance)
@@ -145,11 +145,11 @@ class MomentTensors:
     ) -> MomentTensors:
         """Make the moments of rows that come in batches, in one pass.
 
-        ``source``, ``columns``, ``weights`` and ``device`` are as in
-        :meth:`MomentMixture.fit_batches`. The names of the columns are kept as ``feature_names``.
+        The arguments are as in :meth:`MomentMixture.fit_batches`. The names of the columns are
+        kept as ``feature_names``.
         """
         rows = block_rows(source, columns, weights, device=device)
-        found = tensors_of_blocks(rows, order, missing)
+        found = rows.total(_tensors_of_block, order, missing)
         new = cls(found.n_features, order, missing=missing, feature_names=rows.names)
         return new._hold(found.count, found._sums)
 
@@ -385,11 +385,6 @@ class MomentTensors:
         return f"MomentTensors({', '.join(parts)})"
 
 
-def tensors_of_blocks(rows: BlockRows, order: int, missing: Missing = "error") -> MomentTensors:
-    """The moments of rows elsewhere, in one pass; the tensors of blocks are what travels."""
-    return rows.total(_tensors_of_block, order, missing)
-
-
 def _tensors_of_block(
     X: np.ndarray,
     weights: np.ndarray | None,
@@ -397,5 +392,5 @@ def _tensors_of_block(
     missing: Missing,
     noise_covariance: ArrayLike | None = None,
 ) -> MomentTensors:
-    noise = noise_covariance if len(X) else None
+    noise = noise_covariance if X.shape[0] else None
     return MomentTensors.from_samples(X, order, weights, noise_covariance=noise, missing=missing)

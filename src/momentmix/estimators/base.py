@@ -35,11 +35,11 @@ from momentmix.moments.distribution import AtomDistribution
 from momentmix.observed import noise_of_rows
 from momentmix.support.array import (
     Array,
+    all_finite,
     as_float_array,
     as_like,
     empty_like_rows,
     foreign,
-    namespace,
     to_numpy,
 )
 from momentmix.support.checks import generator
@@ -288,10 +288,8 @@ class MixtureEstimator(MixturePredictions):
         Fewer have a copy in the main memory, and so have those with gaps or errors, and those of
         fits that look at all rows.
         """
-        xp, many = namespace(X), X.shape[0] * X.shape[1] > LARGE_DATA
-        if not many or noise_covariance is not None or self._needs_memory:
-            return False
-        return not bool(xp.any(xp.isnan(X)))
+        many = X.shape[0] * X.shape[1] > LARGE_DATA
+        return many and noise_covariance is None and not self._needs_memory and all_finite(X)
 
     @property
     def _needs_memory(self) -> bool:

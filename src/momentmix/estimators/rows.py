@@ -15,6 +15,7 @@ from sklearn.utils.validation import _check_n_features, _check_sample_weight, va
 from momentmix.blocks.sources import refuse_unread
 from momentmix.support.array import (
     Array,
+    all_finite,
     as_float_array,
     as_like,
     check_same_place,
@@ -74,7 +75,7 @@ def _on_device(
     _check_n_features(estimator, X, reset=reset)
     if reset:
         estimator.__dict__.pop("feature_names_in_", None)
-    if bool(xp.any(xp.isinf(X))):
+    if not all_finite(X) and bool(xp.any(xp.isinf(X))):
         raise ValueError(
             "Input X contains infinity or a value too large for its dtype; drop such rows"
         )
