@@ -1,0 +1,338 @@
+"""Rows on a GPU: passes against the roof of the device, whole fits against peers, a stream.
+
+``make bench-gpu`` runs it on the first CUDA device. The roofs are measured in the same run: how
+long the device takes to copy X, and how fast it multiplies large matrices. A pass reads X once and
+does so many multiplications, so the slower of the two is the least time it can take.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+os.environ.setdefault("SCIPY_ARRAY_API", "1")
+
+import numpy as np
+import torch
+
+from core import ORDER_4, random_mixture
+from machine import machine
+from momentmix import Mixture, MomentMixture
+from momentmix.blocks.device_rows import moved
+from momentmix.blocks.sources import block_rows
+from momentmix.covariance import Zero, covariance_type
+from momentmix.data.parameters import Parameters
+from momentmix.datasets import paper_mixture
+from momentmix.likelihood.density import Density
+from momentmix.likelihood.device import device_sums
+from momentmix.moments.atoms import Atoms
+from momentmix.moments.bilinear import bilinear
+from momentmix.support import array
+from momentmix.tensors.packed import total_size
+from momentmix.tensors.rowsums import row_sums
+
+#: Nats a row below the best within which a fit has found it, and starts that a peer may take.
+FOUND, STARTS = 1e-3, 10
+
+
+class Machine:
+    """A device, and how fast it is."""
+
+    def __init__(self, name: str, quick: bool) -> None:
+        self.device, self.quick = torch.device(name), quick
+        cuda = self.device.type == "cuda"
+        self.title = torch.cuda.get_device_name(self.device) if cuda else "the CPU as a device"
+        self.cuda = cuda
+
+    def wait(self) -> None:
+        if self.cuda:
+            torch.cuda.synchronize(self.device)
+
+    def seconds(self, job: Callable[[], object], rounds: int = 7) -> float:
+        """The median time of a job, after one to warm up."""
+        job()
+        self.wait()
+        times = []
+        for _ in range(2 if self.quick else rounds):
+            start = time.perf_counter()
+            job()
+            self.wait()
+            times.append(time.perf_counter() - start)
+        return float(np.median(times))
+
+    def rows(self, p: int, n: int, dtype: torch.dtype = torch.float64) -> torch.Tensor:
+        draw = torch.Generator(self.device).manual_seed(0)
+        return torch.randn((p, n), dtype=dtype, device=self.device, generator=draw)
+
+    def rate(self, dtype: torch.dtype) -> float:
+        """Multiplications and additions a second in products of large matrices."""
+        size = 512 if self.quick else 8192
+        A = self.rows(size, size, dtype)
+        return 2 * size**3 / self.seconds(lambda: A @ A)
+
+
+class Job(NamedTuple):
+    """A pass: what it is, how to run it, and the multiplications and additions it cannot avoid."""
+
+    what: str
+    run: Callable[[], object]
+    X: torch.Tensor
+    operations: float
+
+
+def jobs(on: Machine) -> Iterator[Job]:
+    """The passes over rows that a fit is made of, one after the other to save memory."""
+    share = 2000 if on.quick else 1
+    for kind, p, n, m in (("diag", 10**7, 100, 20), ("full", 2 * 10**6, 50, 10)):
+        p //= share
+        own, mixture = covariance_type(kind), random_mixture(m, n, kind)
+        width = n if kind == "diag" else n * (n + 1) // 2
+        products = 8.0 * p * m * (n + width) / 2  # there and back, 2 each
+        for dtype in (torch.float64, torch.float32):
+            X, bits = on.rows(p, n, dtype), str(dtype).rpartition("float")[2]
+            where = f"{kind}, n={n}, m={m}, p={p:.0e}, float{bits}"
+            P, Q = mixture.atoms.on(X), Atoms(1 / p, X, Zero(n))
+
+            def data_term(P: Atoms = P, Q: Atoms = Q) -> object:
+                return bilinear(P, Q, ORDER_4, True)
+
+            yield Job(f"data term, d=4, {where}", data_term, X, products)
+            at = Parameters.of(mixture)
+            density = Density.of(own, at)
+
+            def step(X: torch.Tensor = X, own: Any = own, density: Density = density) -> object:
+                return device_sums(X, None, own, density)
+
+            yield Job(f"EM step, {where}", step, X, products)
+            del X, P, Q, data_term, step
+    for n, p in ((10, 10**7), (50, 10**6)):
+        p //= share
+        X = on.rows(p, n)
+
+        def moments(X: torch.Tensor = X, n: int = n) -> object:
+            return row_sums(X, np.zeros(n), None, 4)
+
+        yield Job(f"moments, d=4, n={n}, p={p:.0e}", moments, X, 2.0 * p * total_size(n, 4))
+        del X, moments
+
+
+def passes(on: Machine) -> None:
+    """Each pass beside the roof."""
+    rates = {dtype: on.rate(dtype) for dtype in (torch.float64, torch.float32)}
+    X = on.rows(2000 if on.quick else 10**7, 50)
+    copied = 2 * X.numel() * 8 / on.seconds(X.clone)
+    del X
+    print(
+        f"Copies: {copied / 1e12:.3g} TB/s, read and written. Products: "
+        f"{rates[torch.float64] / 1e12:.3g} TFLOP/s in float64, "
+        f"{rates[torch.float32] / 1e12:.3g} in float32.\n"
+    )
+    print("| pass | ms | copy of X, ms | products, ms | share of the roof |")
+    print("| --- | ---: | ---: | ---: | ---: |")
+    for what, run, X, operations in jobs(on):
+        took = on.seconds(run)
+        copy = 2 * X.numel() * X.element_size() / copied
+        products = operations / rates[X.dtype]
+        roof = max(copy, products)
+        print(
+            f"| {what} | {1e3 * took:.3g} | {1e3 * copy:.3g} | {1e3 * products:.3g} "
+            f"| {100 * roof / took:.0f} % |",
+            flush=True,
+        )
+    print(f"\nThe largest difference of float32 from float64: {single_error(on):.1e} (relative).")
+
+
+def single_error(on: Machine) -> float:
+    """Of the gradient of the data term in float32 from that in float64, relative to its size."""
+    n, p = 100, 2000 if on.quick else 10**6
+    mixture, X = random_mixture(20, n, "diag"), on.rows(p, n, torch.float32)
+    found = []
+    for rows in (X, X.double()):
+        form = bilinear(mixture.atoms.on(rows), Atoms(1 / p, rows, Zero(n)), ORDER_4, True)
+        assert form.means is not None
+        found.append(array.to_numpy(form.means).astype(float))
+    return float(np.abs(found[0] - found[1]).max() / np.abs(found[1]).max())
+
+
+# Whole fits
+
+
+def truth_of(m: int, n: int, kind: str, seed: int = 0) -> Mixture:
+    rng = np.random.default_rng(seed)
+    means = 1.4 * rng.normal(size=(m, n)) * np.sqrt(10 / n)
+    L = rng.normal(size=(m, n, n)) / (2 * np.sqrt(n)) + np.eye(n)
+    spread = rng.uniform(0.5, 1.5, (m, n)) if kind == "diag" else L @ L.swapaxes(1, 2)
+    return Mixture(rng.dirichlet(np.full(m, 8.0)), means, spread, kind)
+
+
+def drawn(on: Machine, truth: Mixture, p: int) -> torch.Tensor:
+    """Rows of a mixture, made on the device."""
+    draw = torch.Generator(on.device).manual_seed(1)
+    there = truth.on(torch.empty(0, dtype=torch.float64, device=on.device))
+    labels = torch.multinomial(there.weights, p, replacement=True, generator=draw)
+    Z, root = on.rows(p, truth.n_features), there.atoms.covariance.root()
+    for j in range(truth.n_components):
+        own = torch.nonzero(labels == j)[:, 0]
+        Z[own] = there.means[j] + there.atoms.covariance.apply(root, j, Z[own])
+    return Z
+
+
+def ours(X: Any, m: int, kind: str, seed: int) -> float:
+    fit = MomentMixture(m, covariance_type=kind, random_state=seed).fit(X)
+    return float(fit.lower_bound_)
+
+
+def sklearn(X: Any, m: int, kind: str, seed: int) -> float:
+    from sklearn import config_context
+    from sklearn.mixture import GaussianMixture
+
+    settings = {"tol": 1e-6, "max_iter": 500, "init_params": "random_from_data"}
+    with config_context(array_api_dispatch=True):
+        fit = GaussianMixture(m, covariance_type=kind, random_state=seed, **settings).fit(X)
+        return float(fit.lower_bound_)
+
+
+def pomegranate(X: Any, m: int, kind: str, seed: int) -> float:
+    from pomegranate.distributions import Normal
+    from pomegranate.gmm import GeneralMixtureModel
+
+    torch.manual_seed(seed)
+    parts = [Normal(covariance_type=kind) for _ in range(m)]
+    fit = GeneralMixtureModel(parts, tol=1e-6 * len(X), max_iter=500, random_state=seed)
+    single = X.float()
+    fit = fit.to(X.device).fit(single)
+    return float(fit.log_probability(single).double().mean())
+
+
+def gmmx(X: Any, m: int, kind: str, seed: int) -> float:
+    import jax.numpy as jnp
+    from gmmx import EMFitter, GaussianMixtureModelJax
+
+    rows = jnp.from_dlpack(X)
+    model = GaussianMixtureModelJax.from_k_means(rows, m)
+    return float(EMFitter(tol=1e-6, max_iter=500).fit(x=rows, gmm=model).log_likelihood)
+
+
+def fits(on: Machine) -> None:
+    """Time to the best likelihood: starts until one is within so little of it."""
+    share = 1000 if on.quick else 1
+    problems = (
+        ("the paper's, 1e6 × 100", paper_mixture(0.1, 0), 10**6),
+        ("1e7 × 50, m=10", truth_of(10, 50, "diag"), 10**7),
+        ("1e7 × 10, m=5", truth_of(5, 10, "full"), 10**7),
+    )
+    for name, truth, p in problems:
+        X, kind, m = (
+            drawn(on, truth, max(p // share, 2000)),
+            truth.covariance_type,
+            len(truth.means),
+        )
+        scores = truth.on(X).log_prob(X)
+        print(f"\n{name}, {kind}. The truth has {float(scores.mean()):.5f} nats a row.\n")
+        print(
+            "| fit | seconds to the best | starts | nats a row below the best | ours is faster by |"
+        )
+        print("| --- | ---: | ---: | ---: | ---: |")
+        ours(X, m, kind, 0)  # whatever is made once
+        start = time.perf_counter()
+        best = ours(X, m, kind, 0)
+        on.wait()
+        first = time.perf_counter() - start
+        print(f"| momentmix on the device | {first:.2f} | 1 | 0 | |", flush=True)
+        here = X.cpu().numpy()
+        start = time.perf_counter()
+        value = ours(here, m, kind, 0)
+        took = time.perf_counter() - start
+        print(
+            f"| momentmix on the CPU | {took:.2f} | 1 | {best - value:.1e} | {took / first:.1f} |"
+        )
+        del here
+        for peer in (sklearn, pomegranate, gmmx):
+            print(peer_line(on, peer, X, m, kind, best, first), flush=True)
+        del X
+
+
+def peer_line(
+    on: Machine,
+    peer: Callable[..., float],
+    X: torch.Tensor,
+    m: int,
+    kind: str,
+    best: float,
+    first: float,
+) -> str:
+    """A line about a peer, or why there is none."""
+    name, reached, took = peer.__name__, -np.inf, 0.0
+    for starts in range(1, (2 if on.quick else STARTS) + 1):
+        start = time.perf_counter()
+        try:
+            reached = max(reached, peer(X, m, kind, starts))
+        except Exception as error:  # it is not here, or cannot do it on this device
+            reason = str(error).strip().splitlines()[0] if str(error).strip() else ""
+            return f"| {name} | none: {type(error).__name__} {reason[:90]} | | | |"
+        on.wait()
+        took += time.perf_counter() - start
+        if reached > best - FOUND:
+            break
+    missed = "" if reached > best - FOUND else ", not found"
+    return f"| {name} | {took:.2f}{missed} | {starts} | {best - reached:.1e} | {took / first:.1f} |"
+
+
+# More rows than fit
+
+
+def stream(on: Machine) -> None:
+    """Rows in the main memory, batch by batch through the device."""
+    p, n, m = (20_000 if on.quick else 10**8), 10, 5
+    truth = truth_of(m, n, "full")
+    rng = np.random.default_rng(0)
+    X, _ = truth.sample(min(p, 10**6), rng)
+    X = np.resize(np.asarray(X), (p, n))
+    like = torch.empty((0, n), dtype=torch.float64, device=on.device)
+
+    def nothing(rows: torch.Tensor, weights: None) -> int:
+        return len(rows)
+
+    rows = moved(block_rows(X), like)
+    rows.total(nothing)
+    start = time.perf_counter()
+    rows.total(nothing)
+    on.wait()
+    transfer = time.perf_counter() - start
+    start = time.perf_counter()
+    fit = MomentMixture(m, random_state=0).fit_batches(X, device=str(on.device))
+    took = time.perf_counter() - start
+    moved_for = fit.n_passes_ * transfer
+    print(
+        f"{p:.0e} × {n} from the main memory: {X.nbytes / transfer / 1e9:.3g} GB/s; the fit took "
+        f"{took:.2f} s and {fit.n_passes_} passes, of which the transfer is {moved_for:.2f} s, "
+        f"{100 * moved_for / took:.0f} %."
+    )
+
+
+PARTS = {"passes": passes, "fits": fits, "stream": stream}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="small sizes; the figures mean little")
+    parser.add_argument("--device", default="cuda", help="a device of PyTorch")
+    parser.add_argument("parts", nargs="*", default=list(PARTS), help=f"some of {list(PARTS)}")
+    arguments = parser.parse_args()
+    if arguments.device.startswith("cuda") and not torch.cuda.is_available():
+        raise SystemExit("there is no CUDA device here; --device cpu --quick tries the script out")
+    if arguments.device == "cpu":
+        array.MAIN_MEMORY = frozenset()  # PyTorch's arrays count as being on a device
+    on = Machine(arguments.device, arguments.quick)
+    print(f"{on.title}; PyTorch {torch.__version__}; {machine()}.\n")
+    for name in arguments.parts:
+        print(f"## {name}\n")
+        PARTS[name](on)
+        print()
+
+
+if __name__ == "__main__":
+    main()
