@@ -8,7 +8,8 @@ dtype are worked at in float64.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -45,9 +46,21 @@ class DevicePasses(Passes):
         there = namespace(self.there).take(self.there, index_array(rows, self.there), axis=0)
         return DevicePasses(self.X[rows], self.kind, there)
 
+    @cached_property
+    def _squares(self) -> Array | None:
+        """Quadratic features of all rows, if they take no more room than those of a block."""
+        p, n = self.X.shape
+        if 8 * p * self.kind.width(n) > block_bytes(self.there):
+            return None
+        return self.kind.features(self.there)
+
+    def _blocks(self, m: int) -> Iterator[RowBlock]:
+        return _blocks(self.there, self.kind, m, squares=self._squares)
+
     def log_joint(self, density: Density) -> np.ndarray:
         there = DeviceDensity.of(density, self.kind, self.there)
-        parts = [there.log_joint(*block).mT for _, block in self._blocks(len(density.constant))]
+        blocks = self._blocks(len(density.constant))
+        parts = [there.log_joint(Z, squares).mT for _, Z, squares in blocks]
         return to_numpy(namespace(self.there).concat(parts))
 
     def sums(
@@ -58,18 +71,16 @@ class DevicePasses(Passes):
     ) -> Sums:
         background = rest(slice(None))
         beyond = None if background is None else as_like(background, self.there)
-        return device_sums(self.there, self._copied(weights), self.kind, density, background=beyond)
+        there = DeviceDensity.of(density, self.kind, self.there)
+        return there.sums(self._blocks(len(density.constant)), self._copied(weights), beyond)
 
     def weighted_sums(self, R: np.ndarray, weights: np.ndarray) -> Sums:
         weighted = as_like(R * weights[:, None], self.there).mT
         xp, m, total = namespace(self.there), R.shape[1], _Total(namespace(self.there))
-        for rows, (Z, squares) in self._blocks(m):
+        for rows, Z, squares in self._blocks(m):
             part = weighted[:, rows]
             total.add(xp.zeros_like(part[0, :1]), xp.sum(part, axis=1), part @ Z, part @ squares)
         return total.sums(1, m, self.X.shape[1])
-
-    def _blocks(self, m: int) -> Iterator[tuple[slice, tuple[Array, Array]]]:
-        return _blocks(self.there, self.kind, m, None)
 
     def _copied(self, weights: np.ndarray) -> Array:
         """Weights there, which stay while they are the same."""
@@ -79,39 +90,32 @@ class DevicePasses(Passes):
 
 
 def device_sums(
-    X: Array,
-    weights: Array | None,
-    kind: Kind,
-    density: Density,
-    frame: Frame | None = None,
-    background: Array | None = None,
+    X: Array, weights: Array | None, kind: Kind, density: Density, frame: Frame | None = None
 ) -> Sums:
     """What EM steps need of rows X (p, n) on a device: one pass.
 
     ``density`` has coordinates of a frame, if there is one. ``weights`` (p,) are ones by default.
-    ``background`` (S, 1, p) is as ``softmax`` of density.py takes it. O(p m (n + width)) in matrix
-    products.
+    O(p m (n + width)) in matrix products.
     """
-    xp, m, total = namespace(X), len(density.constant), _Total(namespace(X))
     there = DeviceDensity.of(density, kind, X)
-    for rows, (Z, squares) in _blocks(X, kind, m, frame):
-        L = xp.reshape(there.log_joint(Z, squares), (density.groups, -1, Z.shape[0]))
-        rest = None if background is None else background[:, :, rows]
-        R, logs = _softmax(L, rest, xp)
-        if weights is None:
-            values = xp.sum(logs, axis=1)
-        else:
-            w = xp.astype(weights[rows], xp.float64, copy=False)
-            R, values = R * w, logs @ w
-        R = xp.reshape(R, (m, -1))
-        total.add(values, xp.sum(R, axis=1), R @ Z, R @ squares)
-    return total.sums(density.groups, m, X.shape[1])
+    return there.sums(_blocks(X, kind, len(density.constant), frame), weights)
+
+
+class RowBlock(NamedTuple):
+    """Some rows from one to another, and all that a step asks of them."""
+
+    rows: slice
+    Z: Array  # points in the coordinates of a fit; (B, n)
+    squares: Array  # the quadratic features of these; (B, width)
 
 
 def _blocks(
-    X: Array, kind: Kind, m: int, frame: Frame | None
-) -> Iterator[tuple[slice, tuple[Array, Array]]]:
-    """Rows from one to another, their points in a frame and the quadratic features of these."""
+    X: Array, kind: Kind, m: int, frame: Frame | None = None, squares: Array | None = None
+) -> Iterator[RowBlock]:
+    """All rows in a few blocks, for mixtures of m components; in a frame if there is one.
+
+    Their quadratic features are made on the way if there are none.
+    """
     xp, (p, n) = namespace(X), X.shape
     # Points twice, their features as they are made and as they stand, and four arrays of pairs.
     step = max(1024, block_bytes(X) // (8 * (2 * n + 2 * kind.width(n) + 4 * m)))
@@ -119,17 +123,18 @@ def _blocks(
     for start in range(0, p, step):
         rows = slice(start, min(start + step, p))
         Z = xp.astype(X[rows, :], xp.float64, copy=False) if apply is None else apply(X[rows, :])
-        yield rows, (Z, kind.features(Z))
+        yield RowBlock(rows, Z, kind.features(Z) if squares is None else squares[rows, :])
 
 
 class DeviceDensity(NamedTuple):
-    """The coefficients of a ``Density`` on a device, in float64."""
+    """The coefficients of a ``Density`` of S mixtures on a device, in float64."""
 
     constant: Array  # (S m, 1)
     linear: Array  # (S m, n)
     quadratic: Array  # (S m or 1, width)
     peaks: list[tuple[int, float, Array, Array]]  # component, constant, mean and factor of each
     diagonal: bool
+    groups: int  # S
 
     @classmethod
     def of(cls, density: Density, kind: Kind, like: Array) -> DeviceDensity:
@@ -148,6 +153,7 @@ class DeviceDensity(NamedTuple):
             there(density.quadratic),
             peaks,
             kind.diagonal,
+            density.groups,
         )
 
     def log_joint(self, Z: Array, squares: Array) -> Array:
@@ -161,6 +167,28 @@ class DeviceDensity(NamedTuple):
             Y = D * factor if self.diagonal else D @ factor
             L[j, :] = constant - xp.sum(Y * Y, axis=1) / 2
         return L
+
+    def sums(
+        self, blocks: Iterable[RowBlock], weights: Array | None, background: Array | None = None
+    ) -> Sums:
+        """Those of an EM step over blocks of rows with weights (p,), or of weight 1 each.
+
+        ``background`` (S, 1, p) is as ``softmax`` of density.py takes it.
+        """
+        m, n = self.linear.shape
+        xp, total = namespace(self.linear), _Total(namespace(self.linear))
+        for rows, Z, squares in blocks:
+            L = xp.reshape(self.log_joint(Z, squares), (self.groups, -1, Z.shape[0]))
+            rest = None if background is None else background[:, :, rows]
+            R, logs = _softmax(L, rest, xp)
+            if weights is None:
+                values = xp.sum(logs, axis=1)
+            else:
+                w = xp.astype(weights[rows], xp.float64, copy=False)
+                R, values = R * w, logs @ w
+            R = xp.reshape(R, (m, -1))
+            total.add(values, xp.sum(R, axis=1), R @ Z, R @ squares)
+        return total.sums(self.groups, m, n)
 
 
 def _softmax(L: Array, background: Array | None, xp: Namespace) -> tuple[Array, Array]:
