@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 #: How long make fuzz spends on each of its targets.
 SECONDS_EACH ?= 120
 
-.PHONY: help demo test test-oldest coverage same-fits fuzz grid lint docs bench bench-default bench-fit bench-observed bench-classes bench-tensors bench-cp bench-peers experiments clean
+.PHONY: help demo test test-oldest coverage same-fits fuzz grid lint docs bench bench-default bench-fit bench-observed bench-classes bench-tensors bench-cp bench-gpu bench-peers experiments clean
 
 help:
 	@echo "make demo   run the main job and draw it into demo/"
@@ -26,6 +26,7 @@ help:
 	@echo "make bench-classes  classes and regression against scikit-learn's (about 15 minutes)"
 	@echo "make experiments  section 7 of the paper, and figures on trusting a fit (about 3 hours, can be interrupted)"
 	@echo "make bench-peers  scikit-learn, pomegranate, gmmx and Spark on the same data (about an hour)"
+	@echo "make bench-gpu  passes and fits on a CUDA device, against its roofs and peers (about 15 minutes)"
 	@echo "make bench-cp  decompositions and known noise against tensorly and EM (about 10 minutes)"
 	@echo "make bench-tensors  large data: tensors, files, a cluster, passes to the maximum (about 30 minutes)"
 
@@ -132,6 +133,14 @@ bench-classes: $(VENV)/bench
 bench-tensors: $(VENV)/bench
 	$(BIN)/python benchmarks/tensors.py
 	$(BIN)/python benchmarks/large.py
+
+$(VENV)/gpu: pyproject.toml constraints.txt | $(VENV)/made
+	@echo "setting up .venv with PyTorch (once)"
+	$(PIP) -e ".[torch,files,bench]"
+	@touch $@
+
+bench-gpu: $(VENV)/gpu
+	$(BIN)/python benchmarks/gpu.py
 
 bench-cp: $(VENV)/bench
 	$(BIN)/python benchmarks/decomposition.py

@@ -2,7 +2,8 @@
 
 ``make bench-gpu`` runs it on the first CUDA device. The roofs are measured in the same run: how
 long the device takes to copy X, and how fast it multiplies large matrices. A pass reads X once and
-does so many multiplications, so the slower of the two is the least time it can take.
+does so many multiplications, so the slower of the two is the least time it can take. The part
+``counts`` needs no GPU (``--device cpu``): it says what a pass asks of any device.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ os.environ.setdefault("SCIPY_ARRAY_API", "1")
 
 import numpy as np
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten
 
 from core import ORDER_4, random_mixture
 from machine import machine
@@ -155,6 +158,52 @@ def single_error(on: Machine) -> float:
         assert form.means is not None
         found.append(array.to_numpy(form.means).astype(float))
     return float(np.abs(found[0] - found[1]).max() / np.abs(found[1]).max())
+
+
+# What a pass asks of a device, whatever the device
+
+
+class Traffic(TorchDispatchMode):
+    """Counts kernels, and the numbers that they read and write; views cost nothing."""
+
+    VIEWS = (
+        *("view", "_unsafe_view", "reshape", "transpose", "t", "permute", "expand", "slice"),
+        *("select", "squeeze", "unsqueeze", "alias", "detach", "empty", "lift_fresh"),
+    )
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kernels = self.numbers = 0
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        out = function(*args, **(kwargs or {}))
+        if str(function).split(".")[1] not in self.VIEWS:
+            touched = tree_flatten((args, out))[0]
+            arrays = {id(x): x for x in touched if isinstance(x, torch.Tensor)}
+            self.kernels += 1
+            self.numbers += sum(_stored(x) for x in arrays.values())
+        return out
+
+
+def _stored(x: torch.Tensor) -> int:
+    """Numbers that an array holds; what is broadcast is read once."""
+    sizes = [size for size, stride in zip(x.shape, x.stride(), strict=True) if stride]
+    return int(np.prod(sizes)) if x.numel() else 0
+
+
+def counts(on: Machine) -> None:
+    """Kernels of a block, and numbers read and written for each number of X."""
+    print("| pass | kernels a block | numbers moved for each of X |")
+    print("| --- | ---: | ---: |")
+    small = Machine("cpu", quick=True)
+    for what, run, X, _ in jobs(small):
+        run()
+        with Traffic() as traffic:
+            run()
+        name = what.partition(", p=")[0] + (", float32" if "float32" in what else "")
+        print(f"| {name} | {traffic.kernels} | {traffic.numbers / X.numel():.0f} |")
 
 
 # Whole fits
@@ -313,7 +362,7 @@ def stream(on: Machine) -> None:
     )
 
 
-PARTS = {"passes": passes, "fits": fits, "stream": stream}
+PARTS = {"passes": passes, "counts": counts, "fits": fits, "stream": stream}
 
 
 def main() -> None:
@@ -324,7 +373,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.device.startswith("cuda") and not torch.cuda.is_available():
         raise SystemExit("there is no CUDA device here; --device cpu --quick tries the script out")
-    if arguments.device == "cpu":
+    if arguments.device == "cpu" or "counts" in arguments.parts:
         array.MAIN_MEMORY = frozenset()  # PyTorch's arrays count as being on a device
     on = Machine(arguments.device, arguments.quick)
     print(f"{on.title}; PyTorch {torch.__version__}; {machine()}.\n")

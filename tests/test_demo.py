@@ -105,6 +105,23 @@ def test_benchmark_of_passes_runs_in_its_quick_form():
     assert "fit_batches, polish='newton'" in done.stdout
 
 
+def test_benchmark_of_a_gpu_runs_in_its_quick_form():
+    """On the CPU, as if it were a device."""
+    command = [sys.executable, str(ROOT / "benchmarks" / "gpu.py"), "--quick", "--device", "cpu"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=ONE_THREAD)
+    rows = [line.split("|")[1:-1] for line in done.stdout.splitlines() if line.startswith("|")]
+    assert sum("share" not in row[-1] and "%" in row[-1] for row in rows) == 10  # passes
+    assert sum(row[0].strip() == "momentmix on the device" for row in rows) == 3
+    gaps = [float(row[3]) for row in rows if row[0].strip() == "momentmix on the CPU"]
+    assert max(map(abs, gaps)) < 1e-8
+    assert "from the main memory" in done.stdout
+    page = (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")
+    for what, kernels, moved in (row for row in rows if len(row) == 3 and row[1].strip().isdigit()):
+        if "float32" not in what:
+            line = f"{what.strip().replace('term', 'term and gradient')} |{kernels}|{moved}|"
+            assert f"| {line}" in page
+
+
 def test_experiments_run_in_their_quick_form_and_go_on(tmp_path):
     """A table that lost its last rows, one of them in the middle, is made whole again."""
     command = [sys.executable, str(ROOT / "experiments" / "run.py"), "--quick"]

@@ -119,8 +119,8 @@ class MixtureEstimator(MixturePredictions):
         Parameters
         ----------
         X : array of shape (p, n)
-            The rows. A pandas table, or a Dask array or DataFrame, works too. NaN is a gap. A row
-            without any value counts for nothing.
+            The rows. A pandas table, a Dask array or DataFrame, or an array of PyTorch or CuPy,
+            also on a GPU, works too. NaN is a gap. A row without any value counts for nothing.
         y : ignored
             It is there because scikit-learn's pipelines pass it.
         sample_weight : array of shape (p,), optional
