@@ -14,8 +14,10 @@ import pytest
 import torch
 from sklearn.base import clone
 from torch.utils._python_dispatch import TorchDispatchMode
+from typer.testing import CliRunner
 
 from momentmix import KnownCovarianceMixture, MomentMixture, MomentTensors, Samples
+from momentmix.cli import app
 from momentmix.covariance import Zero, covariance_type
 from momentmix.data import draw
 from momentmix.data.parameters import Parameters
@@ -419,6 +421,20 @@ def test_other_features_are_refused(there):
         gm.score_samples(there(np.full((2, 4), np.inf)))
 
 
+def test_an_array_without_the_matrix_transpose_is_refused():
+    """CuPy had none before version 14."""
+
+    class Old:
+        ndim, shape, dtype = 2, (3, 2), array_api_strict.float64
+        device = array_api_strict.Device("device1")
+
+        def __array_namespace__(self, api_version=None):
+            return array_api_strict
+
+    with pytest.raises(TypeError, match=r"without mT, .* CuPy has it from version 14 on"):
+        MomentMixture(2).fit(Old())
+
+
 def test_copies_are_light():
     """A fitted estimator keeps nothing of the rows, and goes through pickle and clone."""
     X = torch.asarray(clusters(5000))
@@ -429,6 +445,43 @@ def test_copies_are_light():
     assert torch.equal(again.predict(X), gm.predict(X))
     assert again.sample(3)[0].dtype == torch.float64
     assert not hasattr(clone(gm), "means_")
+
+
+def test_the_command_works_on_a_device(tmp_path):
+    """What it says is the same to the last digit that it prints."""
+    X, path = clusters(500, 3, 2), tmp_path / "rows.csv"
+    np.savetxt(path, X, delimiter=",", header="a,b,c", comments="")
+    said = {}
+    for option in ([], ["--device", "cpu"]):
+        model, moments = tmp_path / f"m{len(option)}.json", tmp_path / f"m{len(option)}.npz"
+        said[len(option)] = [
+            CliRunner().invoke(app, [str(word) for word in (*words, *option)])
+            for words in (
+                ("fit", path, "-k", 2, "-o", model),
+                ("fit", path, "-k", 2, "--in-blocks"),
+                ("score", model, path),
+                ("predict", model, path),
+                ("moments", path, "-o", moments),
+            )
+        ]
+    for here, there in zip(said[0], said[2], strict=True):
+        assert (here.exit_code, there.exit_code) == (0, 0), there.output
+    for here, there in zip(said[0][1:3], said[2][1:3], strict=True):
+        assert there.stdout == here.stdout
+    a, b = (MomentTensors.load(tmp_path / f"m{k}.npz").tensor(4) for k in (0, 2))
+    np.testing.assert_allclose(a, b, rtol=1e-10)
+    labels = [
+        [line.split(",")[0] for line in run[3].stdout.splitlines()] for run in (said[0], said[2])
+    ]
+    assert labels[0] == labels[1]
+    for words, message in (
+        (("fit", path, "-k", 2, "--device", "nowhere"), "no device 'nowhere'"),
+        (("fit", path, "-k", "auto", "--device", "cpu"), "--device is for one number"),
+        (("fit", tmp_path / "m0.npz", "-k", 2, "--device", "cpu"), "--device is for rows"),
+    ):
+        done = CliRunner().invoke(app, [str(word) for word in words])
+        assert done.exit_code == 1
+        assert message in " ".join(done.output.split())
 
 
 def test_a_device_that_is_not_there():

@@ -59,6 +59,12 @@ def test_estimator_needs_little_more_than_scikit_learn():
     assert "momentmix.decomposition" not in more
 
 
+def test_a_fit_of_numpys_rows_imports_no_array_library():
+    code = "import numpy as np; from momentmix import MomentMixture as M; X = np.eye(9)[:, :2]"
+    after = modules_after(f"{code}; M(2).fit(X).predict(X)")
+    assert after.isdisjoint({"torch", "cupy", "jax", "dask"})
+
+
 def test_the_bare_package_is_next_to_nothing():
     assert modules_after("import momentmix").isdisjoint({"numpy", "scipy", "sklearn"})
 

@@ -56,8 +56,8 @@ __all__ = [
 ]
 
 #: Where arrays are in the main memory, by the names that libraries have for it. Anything else is a
-#: device, on which rows stay.
-MAIN_MEMORY = frozenset({"cpu", "array_api_strict.Device('CPU_DEVICE')"})
+#: device, on which rows stay; but one without float64, as Apple's, is no place to work at them.
+MAIN_MEMORY = frozenset({"cpu", "mps", "array_api_strict.Device('CPU_DEVICE')"})
 
 
 def namespace(*arrays: Array) -> Namespace:
@@ -79,6 +79,11 @@ def as_float_array(value: ArrayLike, name: str, ndim: tuple[int, ...]) -> Array:
         raise TypeError(f"{name} is a masked array; fill or drop the masked entries first")
     array: Array
     if _is_array(value) and not isinstance(value, np.ndarray):
+        if not hasattr(type(value), "mT"):
+            raise TypeError(
+                f"{name} is an array of {_library(value)} without mT, the matrix transpose of the "
+                "array API standard; CuPy has it from version 14 on"
+            )
         array = value
     else:
         array = _numpy_from_python(value, name)
