@@ -16,7 +16,7 @@ from sklearn.base import clone
 from torch.utils._python_dispatch import TorchDispatchMode
 from typer.testing import CliRunner
 
-from momentmix import KnownCovarianceMixture, MomentMixture, MomentTensors, Samples
+from momentmix import KnownCovarianceMixture, MomentMixture, MomentTensors, Samples, select
 from momentmix.cli import app
 from momentmix.covariance import Zero, covariance_type
 from momentmix.data import draw
@@ -433,6 +433,13 @@ def test_an_array_without_the_matrix_transpose_is_refused():
 
     with pytest.raises(TypeError, match=r"without mT, .* CuPy has it from version 14 on"):
         MomentMixture(2).fit(Old())
+
+
+def test_select(there):
+    X, weights = clusters(200), np.ones(200)
+    want = select(X, [2, 3], sample_weight=weights, random_state=0)
+    found = select(there(X), [2, 3], sample_weight=there(weights), random_state=0)
+    assert [one.bic for one in found.table] == [one.bic for one in want.table]
 
 
 def test_copies_are_light():
