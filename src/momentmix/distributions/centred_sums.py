@@ -239,8 +239,9 @@ def _sum_of_squares(rows: Atoms) -> float:
     """Σ w² over the rows; infinite where it overflows."""
     if isinstance(rows.weights, float):
         return len(rows) * rows.weights**2
+    weights = rows.xp.astype(rows.weights, rows.xp.float64, copy=False)
     with np.errstate(over="ignore", under="ignore"):
-        return float(np.sum(to_numpy(rows.weights).astype(np.float64) ** 2))
+        return float(rows.xp.sum(weights * weights))
 
 
 def _pilot_mean(rows: Atoms, present: Array | None) -> np.ndarray:

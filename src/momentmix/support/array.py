@@ -14,6 +14,7 @@ from array_api_compat import (
     is_array_api_obj,
     is_cupy_array,
     is_dask_array,
+    is_jax_array,
     is_numpy_namespace,
     is_torch_array,
     to_device,
@@ -244,8 +245,11 @@ def foreign(x: object) -> bool:
 
 
 def on_accelerator(x: object) -> bool:
-    """Whether ``x`` is an array on a GPU or another device, and not in the main memory."""
-    return foreign(x) and place_of(x) not in MAIN_MEMORY
+    """Whether ``x`` is an array on a GPU or another device, where its rows can be worked at.
+
+    Those of JAX cannot be written into, as the passes do with their temporaries.
+    """
+    return foreign(x) and not is_jax_array(x) and place_of(x) not in MAIN_MEMORY
 
 
 def place_of(x: object) -> str:
