@@ -16,18 +16,28 @@ from sklearn.base import clone
 from torch.utils._python_dispatch import TorchDispatchMode
 from typer.testing import CliRunner
 
-from momentmix import KnownCovarianceMixture, MomentMixture, MomentTensors, Samples, select
+from momentmix import (
+    KnownCovarianceMixture,
+    MomentMixture,
+    MomentTensors,
+    Samples,
+    inner,
+    inner_grad,
+    select,
+)
 from momentmix.cli import app
 from momentmix.covariance import Zero, covariance_type
 from momentmix.data import draw
 from momentmix.data.parameters import Parameters
-from momentmix.estimators import base
+from momentmix.estimators import base, rows
+from momentmix.likelihood import device as likelihood_device
 from momentmix.likelihood.density import Density
 from momentmix.likelihood.device import device_sums
 from momentmix.likelihood.rows import RowLikelihood
 from momentmix.moments.atoms import Atoms
 from momentmix.moments.bilinear import bilinear
 from momentmix.support import array, device
+from momentmix.tensors import rowsums
 from momentmix.tensors.rowsums import row_sums
 
 TYPES = ("full", "tied", "diag", "spherical")
@@ -152,12 +162,16 @@ def test_no_pass_waits_for_the_device(kind, job, rng, monkeypatch):
         "moments": lambda: row_sums(X, np.zeros(n), None, 4),
     }[job]
     run()  # brings tables to the device
-    counts = []
+    counts, back = [], []
+    for module in (likelihood_device, rowsums):  # which are those that can read anything back
+        monkeypatch.setattr(module, "to_numpy", lambda x: back.append(x) or array.to_numpy(x))
     for size in (1 << 20, 1 << 18):
         monkeypatch.setattr(device, "UNKNOWN_BYTES", size)
+        back.clear()
         with Calls() as calls:
             run()
         counts.append(calls.names)
+        assert len(back) == (0 if job == "data term" else 1)
     few, many = counts
     products = ("aten.mm.default", "aten.bmm.default")
     assert sum(many[name] for name in products) > 1.5 * sum(few[name] for name in products)
@@ -252,6 +266,19 @@ def test_known_covariance(there, rng):
     X = signals[rng.integers(3, size=3000)] + 0.5 * rng.normal(size=(3000, 5))
     want = KnownCovarianceMixture(3, 0.25, random_state=0).fit(X)
     check_alike(KnownCovarianceMixture(3, 0.25, random_state=0).fit(there(X)), want, there, X)
+
+
+def test_a_covariance_on_the_device_and_noise_in_a_stream(there, rng):
+    X = clusters(3000, 3, 2)
+    one, two = (
+        KnownCovarianceMixture(2, covariance, random_state=0).fit(there(X))
+        for covariance in (there(np.eye(3)), np.eye(3))
+    )
+    np.testing.assert_array_equal(array.to_numpy(one.means_), array.to_numpy(two.means_))
+    for noise in (0.1, np.full(3, 0.1), rng.uniform(0.1, 0.2, (3000, 3))):
+        want = MomentMixture(2).partial_fit(X, noise_covariance=noise).moments_
+        found = MomentMixture(2).partial_fit(there(X), noise_covariance=there(noise)).moments_
+        np.testing.assert_allclose(found.tensor(3), want.tensor(3), rtol=1e-10)
 
 
 def test_streams_and_moments(there, rng):
@@ -351,6 +378,10 @@ def test_float32_rows(kind, there, few_are_many):
 @pytest.mark.parametrize("name", ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",))
 def test_batches_brought_to_a_device(name, rng):
     X = clusters(5000, 3, 2)
+    want = MomentTensors.from_batches(lambda: X, 3)
+    for source in (lambda: X, [torch.asarray(X)]):
+        found = MomentTensors.from_batches(source, 3, device=name)
+        np.testing.assert_allclose(found.tensor(3), want.tensor(3), rtol=1e-10)
     batches = np.array_split(X, 7)
     for polish in ("em", None):
         settings = {"polish": polish, "random_state": 0}
@@ -368,6 +399,30 @@ def test_batches_brought_to_a_device(name, rng):
 
 
 # Manners
+
+
+def test_answers_come_in_blocks(there, monkeypatch):
+    X = clusters(500)
+    gm = MomentMixture(3, random_state=0).fit(X)
+    want = gm.predict(X), gm.predict_proba(X), gm.score_samples(X), gm.score(X)
+    monkeypatch.setattr(device, "UNKNOWN_BYTES", 32 * 7 * 60)  # of sixty rows each
+    rows = there(X)
+    found = gm.predict(rows), gm.predict_proba(rows), gm.score_samples(rows), gm.score(rows)
+    for a, b in zip(want, found, strict=True):
+        np.testing.assert_allclose(array.to_numpy(b), a, **CLOSE)
+
+
+def test_tensors_with_gradients():
+    """They are forgotten by fits, and kept by the functions of moments."""
+    X = torch.asarray(clusters(300)).requires_grad_(True)
+    gm = MomentMixture(3, random_state=0).fit(X)
+    assert not gm.predict_proba(X).requires_grad
+    assert not gm.means_.requires_grad
+    mixture = gm.mixture_.on(X.detach())
+    _, gradient = inner_grad(Samples(X.detach()), mixture, 3)
+    inner(mixture, Samples(X), 3).backward()
+    np.testing.assert_allclose(X.grad.numpy(), gradient.means.numpy(), rtol=1e-9)
+    assert MomentTensors(4, 3).update(X).count == 300
 
 
 def test_in_the_main_memory_arrays_are_numpys(monkeypatch):
@@ -403,13 +458,30 @@ def test_mixed_places_are_refused(there):
         (lambda X: X, -np.ones(600), "not negative"),
         (lambda X: X, np.zeros(600), "at least one non-zero"),
         (lambda X: X, np.ones(3), "has 3 entries for 600 rows"),
+        (lambda X: X, [1.0], "has 1 entries for 600 rows"),
     ],
 )
 def test_bad_rows_are_refused(spoil, weights, message, there):
     gm = MomentMixture(3, random_state=0)
+    if isinstance(weights, np.ndarray):
+        weights = there(weights)
     with pytest.raises(ValueError, match=message):
-        gm.fit(there(spoil(clusters())), sample_weight=None if weights is None else there(weights))
+        gm.fit(there(spoil(clusters())), sample_weight=weights)
     assert not hasattr(gm, "means_")
+
+
+def test_a_device_without_float64_is_refused(there, monkeypatch):
+    monkeypatch.setattr(rows, "place_of", lambda x: "mps")
+    with pytest.raises(TypeError, match=r"X is on mps, .* give X.cpu\(\)"):
+        MomentMixture(3).fit(there(clusters()))
+
+
+def test_answers_have_the_precision_of_tables():
+    pd = pytest.importorskip("pandas")
+    X = pd.DataFrame(clusters()).astype(np.float32).rename(columns=str)
+    gm = MomentMixture(3, random_state=0).fit(X)
+    for found in (gm.means_, gm.predict_proba(X), gm.score_samples(X), gm.impute(X)):
+        assert found.dtype == np.float32
 
 
 def test_other_features_are_refused(there):

@@ -65,10 +65,35 @@ def test_rows_that_do_not_count_are_left_out():
     np.testing.assert_array_equal(draw.rows.X, X[[0, 2]])
 
 
+def test_rows_of_equal_weight_are_drawn_without_a_number_for_each():
+    """As often as with a number for each: all alike, from blocks of any size, right on average."""
+    sizes, most = (30, 150, 60), 40
+    counted, totals, places = np.zeros(3), [], np.zeros(240)
+    for i in range(800):
+        parts, at = [], 0
+        for j, p in enumerate(sizes):
+            X = np.arange(at, at + p, dtype=float)[:, None]
+            parts.append(drawn(X, None, most, Block(3 * i + j)))
+            at += p
+        draw = reduce(add, parts).lowest(most)
+        assert len(draw.rows) == most
+        assert np.all(draw.numbers < draw.limit)
+        rows = draw.rows.X[:, 0].astype(int)
+        places[rows] += 1
+        counted += np.histogram(rows, [0, 30, 180, 240])[0]
+        totals.append(draw.counts.sum())
+    np.testing.assert_allclose(counted / counted.sum(), np.array(sizes) / 240, atol=0.01)
+    expected = 800 * most / 240
+    assert np.all(np.abs(places - expected) < 5 * np.sqrt(expected))
+    error = np.std(totals) / np.sqrt(len(totals))
+    assert abs(np.mean(totals) - 240) < 3.5 * error
+
+
 def test_no_more_rows_travel_than_are_asked_for(rng):
     X = rng.normal(size=(500, 2))
-    draw = drawn(X, None, 20, Block(0))  # of blocks that nobody has counted
+    draw = drawn(X, np.ones(500), 20, Block(0))  # of blocks that nobody has counted
     assert len(draw.rows) == 500
+    assert len(drawn(X, None, 20, Block(0)).rows) == 20
     sent = pickle.loads(pickle.dumps(draw))
     assert len(sent.rows) == 20
     assert sent.limit > sent.numbers.max()

@@ -17,15 +17,12 @@ from momentmix.blocks.rows import (
 from momentmix.support.array import Array, empty_like_rows
 from momentmix.support.device import Copying, block_bytes
 
-#: Blocks of rows may be so many times as large as the temporaries of a kernel, which cuts them.
-LONG = 4
-
 
 class DeviceRows(BlockRows):
     """Rows (p, n) of an array on a device, and their weights (p,), there too.
 
-    A function is given them in a few long blocks, so that copies in other coordinates are never as
-    large as all rows.
+    A function is given them in long blocks, so that copies of one in other coordinates take little
+    beside the memory of the device.
     """
 
     p: int
@@ -42,7 +39,7 @@ class DeviceRows(BlockRows):
         **named: Parameters.kwargs,
     ) -> Result:
         self.n_passes += 1
-        step = max(1, LONG * block_bytes(self.X) // (8 * self.n))
+        step = max(1, block_bytes(self.X) // (8 * self.n))
         starts = range(0, self.p, step)
         found: list[Result] = []
         for i, start in enumerate(starts):

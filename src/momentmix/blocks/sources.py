@@ -182,7 +182,9 @@ def _called(
             )
         return rows.read()
 
-    return BatchRows(read, first.n, names, ahead=first.ahead)
+    rows = BatchRows(read, first.n, names, ahead=first.ahead)
+    rows.held = first.held
+    return rows
 
 
 def _texts(columns: Columns) -> list[str] | None:

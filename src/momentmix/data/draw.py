@@ -117,28 +117,43 @@ def drawn(
     Rows without weight and rows without any value are left out. The random numbers follow from the
     number of the block alone, so that a block that is read again gives the same rows.
     """
-    w = np.ones(X.shape[0]) if weights is None else to_numpy(weights)
-    numbers = np.random.default_rng([block.number, 0]).exponential(1.0, (X.shape[0],))
-    limit = np.inf
-    if weights is not None:
-        numbers = np.divide(numbers, w, out=np.full(len(w), np.inf), where=w > 0)
-    if foreign(X):  # only rows that are drawn come here from a device
-        kept = np.arange(len(w))
-        if len(w) > most:
-            limit = float(np.partition(numbers, most)[most])
-            kept = np.flatnonzero(numbers < limit)
-        rows_there = namespace(X).take(X, index_array(kept, X), axis=0)
-        X, numbers, w = to_numpy(rows_there).astype(np.float64), numbers[kept], w[kept]
-    told = ~np.isnan(X[:, 0]) | ~np.isnan(X).all(axis=1)
-    if weights is not None:
-        told &= w > 0
-    noise = noise_of_rows(noise_covariance, X) if len(X) else None
-    rows = ObservedRows(X, noise)
-    if not np.all(told):
-        kept = np.flatnonzero(told)
-        rows, numbers, w = rows.take(kept), numbers[kept], w[kept]
-    found = Draw(most, limit, numbers, rows, w)
-    if block.of is None:
-        return found
+    p, rng = X.shape[0], np.random.default_rng([block.number, 0])
     # Of many blocks each gives little more than its share, so that little travels.
-    return found.lowest(min(most, GENEROUS * most // block.of + FEW_ROWS))
+    share = most if block.of is None else min(most, GENEROUS * most // block.of + FEW_ROWS)
+    limit, kept = np.inf, None  # where all rows may be drawn
+    if weights is None and p > share:
+        numbers, kept, limit = _lowest_of(p, share, rng)
+        w = np.ones(share)
+    else:
+        w = np.ones(p) if weights is None else to_numpy(weights)
+        numbers = np.divide(rng.exponential(1.0, (p,)), w, out=np.full(p, np.inf), where=w > 0)
+        if p > share and (foreign(X) or block.of is not None):
+            limit = float(np.partition(numbers, share)[share])
+            kept = np.flatnonzero(numbers < limit)
+            numbers, w = numbers[kept], w[kept]
+    noise = noise_of_rows(noise_covariance, X) if p else None
+    if foreign(X):  # only rows that are drawn come here from a device
+        chosen = X if kept is None else namespace(X).take(X, index_array(kept, X), axis=0)
+        rows = ObservedRows(to_numpy(chosen).astype(np.float64), noise)
+    else:
+        rows = ObservedRows(X, noise)
+        rows = rows if kept is None else rows.take(kept)
+    told = rows.seen.any(axis=1) & np.isfinite(numbers)
+    if not np.all(told):
+        some = np.flatnonzero(told)
+        rows, numbers, w = rows.take(some), numbers[some], w[some]
+    return Draw(most, limit, numbers, rows, w)
+
+
+def _lowest_of(
+    p: int, count: int, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """The lowest of p exponential random numbers of rate 1, whose they are, and the next.
+
+    The k-th is 1/(p - k + 1) times such a number above the one before it (Rényi). O(count).
+    """
+    above = rng.exponential(1.0, (count + 1,)) / (p - np.arange(count + 1))
+    numbers = np.cumsum(above)
+    owners = rng.choice(p, count, replace=False)
+    order = np.argsort(owners)
+    return numbers[:count][order], owners[order], float(numbers[count])

@@ -115,7 +115,10 @@ class Frame:
 
         def apply(X: Array) -> Array:
             away = xp.astype(X, xp.float64, copy=False) - centre
-            return away * inverse if self.kind.diagonal else away @ inverse
+            if not self.kind.diagonal:
+                return away @ inverse
+            away *= inverse
+            return away
 
         return apply
 

@@ -267,7 +267,7 @@ class Mixture(AtomDistribution):
 
         step = max(1, _BLOCK_BYTES // (8 * self.n_features))
         if on_accelerator(X):
-            step = max(1, block_bytes(X) // (32 * self.n_features))
+            step = max(1, block_bytes(X) // (32 * (self.n_features + self.n_components)))
         parts = parallel_map(block, range(0, X.shape[0], step), worker_count(xp))
         return xp.concat(parts)
 

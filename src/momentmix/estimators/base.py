@@ -298,7 +298,9 @@ class MixtureEstimator(MixturePredictions):
 
     def _note_likeness(self, given: Table, X: Array) -> None:
         """What is given back is in the library and on the device of what was given."""
-        self._like = empty_like_rows(as_float_array(given, "X", (2,)) if foreign(given) else X)
+        if foreign(given) and not foreign(X):
+            X = as_float_array(given[:0, :], "X", (2,))
+        self._like = empty_like_rows(X)
 
     def _note_features(self, n: int, names: Sequence[str] | np.ndarray | None) -> None:
         """As scikit-learn does for tables in memory."""

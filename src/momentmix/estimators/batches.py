@@ -61,8 +61,8 @@ class BatchEstimator(MixtureEstimator):
             The name of the column that says how many times each row counts.
         device : str, optional
             A device of PyTorch, such as "cuda", to which batches are copied, and on which sums are
-            then made. The rows need not fit there. The next batch is read and copied meanwhile.
-            What was fitted comes back as NumPy's arrays.
+            then made. The rows need not fit there. The next batch is read and copied meanwhile,
+            but for generators and lists of yours. What was fitted comes back as NumPy's arrays.
 
         Returns
         -------
@@ -158,7 +158,9 @@ class BatchEstimator(MixtureEstimator):
             self.__dict__.pop("_like", None)
             if foreign(given):  # of float64, as all that a stream gives back
                 self._like = as_like(np.empty((0, 1)), given, namespace(given).float64)
-            if noise is not None:
+            if noise is not None:  # which is taken out of the moments in the main memory
+                X = to_numpy(X)
+                sample_weight = None if sample_weight is None else to_numpy(sample_weight)
                 checked = noise_of_rows(to_numpy(noise), X)
                 noise = None if checked is None else checked.array
         order = self._order(Sizes(int(X.shape[1])))

@@ -23,6 +23,7 @@ from momentmix.fitting.plan import Plan, plan_known_noise
 from momentmix.fitting.problem import Problem
 from momentmix.matching.fit import Fit
 from momentmix.matching.matching import SolverName
+from momentmix.support.array import to_numpy
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -230,7 +231,7 @@ class KnownCovarianceMixture(TrustedEstimator):
     def _set(self, problem: Problem, fit: Fit) -> None:
         super()._set(problem, fit)
         if not isinstance(self.covariance, str):
-            self.covariance_ = np.asarray(self.covariance, dtype=np.float64)
+            self.covariance_ = to_numpy(self.covariance).astype(np.float64)
         else:
             self.covariance_ = cast(NoiseFrame, problem.frame).noise.array[0]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, DensityMixin
@@ -16,7 +16,9 @@ from momentmix.distributions.mixture import Mixture
 from momentmix.estimators.rows import Table, checked_rows
 from momentmix.support.array import Array, as_like, foreign, namespace, to_numpy
 from momentmix.support.checks import generator, one_of
+from momentmix.support.device import block_bytes
 
+T = TypeVar("T")
 SparkMethod: TypeAlias = Literal["predict", "predict_proba", "score_samples"]
 
 
@@ -153,14 +155,14 @@ class MixturePredictions(DensityMixin, BaseEstimator):
         check_is_fitted(self)
         if is_dask(X):
             raise TypeError("draws are made in memory; give the rows as an array, or no draws")
-        given, X = X, to_numpy(self._rows(X))
+        rows = to_numpy(self._rows(X))
         drawn = self.mixture_.impute(
-            X,
+            rows,
             draws,
             noise_covariance=noise_covariance,
             random_state=generator(self.random_state),
         )
-        return self._as_rows(to_numpy(drawn), given)
+        return self._as_rows(to_numpy(drawn), X, rows)
 
     def denoise(self, X: Table, noise_covariance: Table = None) -> tuple[np.ndarray, np.ndarray]:
         """What lies behind each row, given the row, its gaps and the known errors in it.
@@ -180,8 +182,9 @@ class MixturePredictions(DensityMixin, BaseEstimator):
             How uncertain that is.
         """
         check_is_fitted(self)
-        means, covariances = self.mixture_.denoise(to_numpy(self._rows(X)), noise_covariance)
-        return self._as_rows(to_numpy(means), X), self._as_rows(to_numpy(covariances), X)
+        rows = to_numpy(self._rows(X))
+        means, covariances = map(to_numpy, self.mixture_.denoise(rows, noise_covariance))
+        return self._as_rows(means, X, rows), self._as_rows(covariances, X, rows)
 
     def sample(self, n_samples: int = 1) -> tuple[np.ndarray, np.ndarray]:
         """Draw random rows from the fitted mixture, and the component of each.
@@ -252,8 +255,11 @@ class MixturePredictions(DensityMixin, BaseEstimator):
             rows = DaskRows(X, noise=noise_covariance)
             total, count = rows.total(_score_of_block, self.mixture_)
         else:
-            rows = self._rows(X)
-            total, count = _score_of_block(rows, None, self._mixture_for(rows), noise_covariance)
+            rows, noise = self._rows(X), noise_covariance
+            scores = self._in_blocks(
+                rows, noise, lambda mixture, X, noise: _score_of_block(X, None, mixture, noise)
+            )
+            total, count = (sum(part) for part in zip(*scores, strict=True))
         if count == 0:
             raise ValueError("no row of X has a value, so there is nothing to score")
         return total, count
@@ -274,14 +280,28 @@ class MixturePredictions(DensityMixin, BaseEstimator):
         rows = self._rows(X)
         if foreign(rows) and (function not in _ON_DEVICE or self.mixture_.background is not None):
             rows = to_numpy(rows)
-        return self._as_rows(function(self._mixture_for(rows), rows, noise_covariance), X)
+        found = self._in_blocks(rows, noise_covariance, function)
+        answer = found[0] if len(found) == 1 else namespace(found[0]).concat(found)
+        return self._as_rows(answer, X, rows)
 
-    def _mixture_for(self, rows: Array) -> Mixture:
-        """The mixture where the rows are."""
-        return self.mixture_.on(rows) if foreign(rows) else self.mixture_
+    def _in_blocks(
+        self, rows: Any, noise: Table, function: Callable[[Mixture, Any, Table], T]
+    ) -> list[T]:
+        """function(mixture, rows, noise), where the rows are.
 
-    def _as_rows(self, found: Any, given: Table) -> Any:
-        """In the library of the rows and on their device.
+        Those of a device come in blocks, so that only answers take room there. Noise may be one for
+        each row, and such rows are not cut.
+        """
+        if not foreign(rows):
+            return [function(self.mixture_, rows, noise)]
+        mixture, (p, n) = self.mixture_.on(rows), rows.shape
+        step = p if noise is not None else block_bytes(rows) // (32 * (n + mixture.n_components))
+        step = max(1, step)
+        starts = range(0, max(p, 1), step)
+        return [function(mixture, rows[a : min(a + step, p), :], noise) for a in starts]
+
+    def _as_rows(self, found: Any, given: Table, rows: Array) -> Any:
+        """In the library of what was given and on its device; ``rows`` are that, checked.
 
         As scikit-learn does: float32 where the rows of the fit and these are of that kind.
         """
@@ -289,7 +309,7 @@ class MixturePredictions(DensityMixin, BaseEstimator):
         xp = namespace(like)
         dtype = xp.int64
         if namespace(found).isdtype(found.dtype, "real floating"):
-            both = getattr(given, "dtype", None), self.means_.dtype
+            both = rows.dtype, self.means_.dtype
             single = all(str(one).endswith("float32") for one in both)
             dtype = xp.float32 if single else xp.float64
         if foreign(found):

@@ -22,7 +22,9 @@ from momentmix.support.array import (
     foreign,
     namespace,
     on_accelerator,
+    place_of,
     to_numpy,
+    without_graph,
 )
 
 #: Rows as users have them: an array, a table of pandas or polars, a Dask array or DataFrame; and
@@ -65,7 +67,11 @@ def _on_device(
     estimator: BaseEstimator, X: Table, sample_weight: Table, least: int, reset: bool
 ) -> tuple[Array, Array | None]:
     """The same for rows on a device, in words of scikit-learn's."""
-    X = as_float_array(X, "X", (2,))
+    if place_of(X) == "mps":
+        raise TypeError(
+            "X is on mps, a device without float64, in which fits are made; give X.cpu()"
+        )
+    X = without_graph(as_float_array(X, "X", (2,)))
     xp, (p, n) = namespace(X), X.shape
     if p < least or n < 1:
         raise ValueError(
@@ -82,9 +88,12 @@ def _on_device(
     if sample_weight is None:
         return X, None
     weights = sample_weight
-    if isinstance(weights, int | float | list | tuple):
-        weights = as_like(np.broadcast_to(np.asarray(weights, dtype=float), p).copy(), X)
-    weights = xp.astype(as_float_array(weights, "sample_weight", (1,)), xp.float64)
+    if isinstance(weights, int | float):
+        weights = [weights] * p
+    if isinstance(weights, list | tuple):
+        weights = as_like(np.asarray(weights, dtype=float), X, xp.float64)
+    weights = as_float_array(weights, "sample_weight", (1,))
+    weights = xp.astype(without_graph(weights), xp.float64)
     if weights.shape[0] != p:
         raise ValueError(f"sample_weight has {weights.shape[0]} entries for {p} rows of X")
     if not bool(xp.all(xp.isfinite(weights))) or bool(xp.any(weights < 0)):

@@ -32,7 +32,7 @@ from momentmix.matching.costs import MOST_MOMENTS
 from momentmix.matching.fit import Fit
 from momentmix.matching.order_weights import gaussian_weights
 from momentmix.matching.starts import normal_points
-from momentmix.support.array import ArrayLike, to_numpy
+from momentmix.support.array import ArrayLike, foreign, to_numpy
 from momentmix.tensors.packed import total_size
 
 #: Weight of a component of which the moments say nothing.
@@ -199,6 +199,6 @@ def _noise(covariance: ArrayLike, spread: np.ndarray, plan: Plan, count: float) 
     if isinstance(covariance, str):
         variance = trailing_variance(spread, plan.m - 1, count)
         return Spherical(np.array([variance]), plan.n)
-    noise = common_noise(covariance, plan.n)
+    noise = common_noise(to_numpy(covariance) if foreign(covariance) else covariance, plan.n)
     check_size(noise, spread, count)
     return noise

@@ -118,7 +118,7 @@ def _blocks(
     """
     xp, (p, n) = namespace(X), X.shape
     # Points twice, their features as they are made and as they stand, and four arrays of pairs.
-    step = max(1024, block_bytes(X) // (8 * (2 * n + 2 * kind.width(n) + 4 * m)))
+    step = max(64, block_bytes(X) // (8 * (2 * n + 2 * kind.width(n) + 4 * m)))
     apply = None if frame is None else frame.on(X)
     for start in range(0, p, step):
         rows = slice(start, min(start + step, p))

@@ -1,4 +1,4 @@
-"""Array libraries: the only file that names one.
+"""Array libraries: the only file that names one, but for devices in device.py.
 
 Everything else asks for the namespace ``xp`` of its arguments and calls the functions of the array
 API standard, so that results stay in the caller's library, dtype and device.
@@ -57,8 +57,8 @@ __all__ = [
 ]
 
 #: Where arrays are in the main memory, by the names that libraries have for it. Anything else is a
-#: device, on which rows stay; but one without float64, as Apple's, is no place to work at them.
-MAIN_MEMORY = frozenset({"cpu", "mps", "array_api_strict.Device('CPU_DEVICE')"})
+#: device, on which rows stay.
+MAIN_MEMORY = frozenset({"cpu", "array_api_strict.Device('CPU_DEVICE')"})
 
 
 def namespace(*arrays: Array) -> Namespace:
@@ -80,7 +80,7 @@ def as_float_array(value: ArrayLike, name: str, ndim: tuple[int, ...]) -> Array:
         raise TypeError(f"{name} is a masked array; fill or drop the masked entries first")
     array: Array
     if _is_array(value) and not isinstance(value, np.ndarray):
-        if not hasattr(type(value), "mT"):
+        if foreign(value) and not hasattr(type(value), "mT"):
             raise TypeError(
                 f"{name} is an array of {_library(value)} without mT, the matrix transpose of the "
                 "array API standard; CuPy has it from version 14 on"
@@ -178,11 +178,16 @@ def multiply_into(out: Array, a: Array, b: Array) -> None:
     """out ← a b; in NumPy, PyTorch and CuPy without a temporary."""
     if isinstance(out, np.ndarray):
         np.multiply(np.asarray(a), np.asarray(b), out=out)
-    elif _is_tensor(out) or is_cupy_array(out):
+    elif _keeps_no_graph(a, b) or is_cupy_array(out):
         xp: Any = namespace(out)
         xp.multiply(a, b, out=out)
     else:
         out[...] = a * b
+
+
+def _keeps_no_graph(*arrays: Array) -> bool:
+    """Whether these are tensors of which nobody will ask derivatives."""
+    return all(_is_tensor(x) and not x.requires_grad for x in arrays)
 
 
 def add_product(total: Array, factor: float, a: Array, b: Array) -> None:
@@ -228,11 +233,12 @@ def index_array(indices: np.ndarray, like: Array) -> Array:
     if indices.flags.writeable:
         return xp.asarray(np.array(indices), device=device)
     key = id(indices), _library(like), str(device)
-    if key not in _tables:
+    kept = _tables.get(key)
+    if kept is None:
         if len(_tables) >= _MOST_TABLES:
             _tables.clear()
-        _tables[key] = indices, xp.asarray(np.array(indices), device=device)
-    return _tables[key][1]
+        kept = _tables[key] = indices, xp.asarray(np.array(indices), device=device)
+    return kept[1]
 
 
 def foreign(x: object) -> bool:
@@ -284,6 +290,11 @@ def _described(x: object) -> str:
     if not (isinstance(x, np.ndarray) or foreign(x)):
         return f"a {type(x).__name__} in the main memory"
     return f"an array of {_library(x)} on {array_device(x)}"
+
+
+def without_graph(x: Array) -> Array:
+    """``x`` without what PyTorch remembers of how it was made."""
+    return x.detach() if _is_tensor(x) else x
 
 
 def empty_like_rows(X: Array) -> Array:

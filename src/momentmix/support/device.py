@@ -75,7 +75,8 @@ class Copying:
         if self._torch is None:
             return as_like(value, self.like)
         torch = self._torch
-        pinned = torch.from_numpy(np.ascontiguousarray(value)).pin_memory()
+        pinned = torch.empty(value.shape, dtype=torch.float64, pin_memory=True)
+        pinned.numpy()[...] = value
         with torch.cuda.stream(self._stream):
             copy: Any = pinned.to(array_device(self.like), non_blocking=True)
         self._stream.synchronize()

@@ -112,7 +112,7 @@ def row_sums(X: Array, centre: np.ndarray, weights: Array | None, d: int) -> np.
     origin = xp.asarray(centre, dtype=xp.float64, device=array_device(X))
     starts = list(range(0, p, step))
     workers = worker_count(xp)
-    run = -(-len(starts) // (2 * workers))
+    run = len(starts) if there else -(-len(starts) // (2 * workers))
     jobs = [starts[i : i + run] for i in range(0, len(starts), run)]
 
     def work(job: list[int]) -> list[Array]:
