@@ -1,3 +1,5 @@
+import signal
+
 import array_api_compat
 import array_api_strict
 import numpy as np
@@ -6,6 +8,10 @@ import torch
 
 from momentmix.likelihood import device, rows
 from momentmix.support import array
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # Shells have jobs in the background ignore Ctrl-C, which some tests send.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 BACKENDS = {
     "numpy": array_api_compat.array_namespace(np.zeros(1)),
