@@ -1,3 +1,4 @@
+import os
 import signal
 
 import array_api_compat
@@ -12,6 +13,10 @@ from momentmix.support import array
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Shells have jobs in the background ignore Ctrl-C, which some tests send.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+if not torch.cuda.is_available():
+    # Kernels for CUDA are interpreted then; Triton asks for this when it is imported.
+    os.environ["TRITON_INTERPRET"] = "1"
 
 BACKENDS = {
     "numpy": array_api_compat.array_namespace(np.zeros(1)),
