@@ -149,6 +149,8 @@ def test_predict_gives_minus_one(folder, fitted):
     np.testing.assert_allclose(P, gm.predict_proba(X, outliers=True)[told], atol=1e-6)
     labels = found["component"][told].astype(int)
     np.testing.assert_allclose(found["probability"][told], P[np.arange(len(P)), labels])
+    run("predict", "model.json", "table.csv", "-o", "labels.csv")
+    assert pd.read_csv("labels.csv", skip_blank_lines=False)["component"].eq(-1).sum() == len(SLIPS)
     facts = json.loads(run("predict", "model.json", "table.csv", "--json")[0])
     assert facts["component"][17] == -1
     TRUTH.save("plain.json")

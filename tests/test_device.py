@@ -7,8 +7,10 @@ and CUDA's are tested where there is one.
 
 import collections
 import pickle
+import threading
 
 import array_api_strict
+import matplotlib
 import numpy as np
 import pytest
 import torch
@@ -18,6 +20,7 @@ from typer.testing import CliRunner
 
 from momentmix import (
     KnownCovarianceMixture,
+    Mixture,
     MomentMixture,
     MomentTensors,
     Samples,
@@ -25,21 +28,25 @@ from momentmix import (
     inner_grad,
     select,
 )
+from momentmix.blocks import tables
 from momentmix.cli import app
 from momentmix.covariance import Zero, covariance_type
 from momentmix.data import draw
 from momentmix.data.parameters import Parameters
 from momentmix.estimators import base, rows
+from momentmix.likelihood import blocks as likelihood_blocks
 from momentmix.likelihood import device as likelihood_device
 from momentmix.likelihood.density import Density
 from momentmix.likelihood.device import device_sums
 from momentmix.likelihood.rows import RowLikelihood
 from momentmix.moments.atoms import Atoms
 from momentmix.moments.bilinear import bilinear
+from momentmix.plotting import plot_marginal, plot_pairs
 from momentmix.support import array, device
 from momentmix.tensors import rowsums
 from momentmix.tensors.rowsums import row_sums
 
+matplotlib.use("Agg")
 TYPES = ("full", "tied", "diag", "spherical")
 PLACES = ("torch", "strict", "cuda") if torch.cuda.is_available() else ("torch", "strict")
 CLOSE = {"rtol": 1e-10, "atol": 1e-10}
@@ -398,6 +405,60 @@ def test_batches_brought_to_a_device(name, rng):
     np.testing.assert_allclose(found.means_, want.means_, rtol=1e-8)
 
 
+def test_rows_of_a_device_stay_there_in_fit_batches(there, few_are_many, monkeypatch):
+    """They are no batches that would be copied in each pass."""
+    X, brought = clusters(4000, 3, 2, seed=3, apart=4.0), []
+    want = MomentMixture(2, random_state=0).fit_batches([X])
+    rows = there(X)
+    for module in (likelihood_device, rowsums, tables):
+        monkeypatch.setattr(
+            module, "to_numpy", lambda x: brought.append(np.prod(x.shape)) or array.to_numpy(x)
+        )
+    found = MomentMixture(2, random_state=0).fit_batches(rows)
+    assert max(brought) < X.size / 10
+    np.testing.assert_allclose(found.means_, want.means_, rtol=1e-8)
+    if there.name == "torch":
+        again = MomentMixture(2, random_state=0).fit_batches(rows, device="cpu")
+        np.testing.assert_array_equal(again.means_, found.means_)
+
+
+def test_a_function_stays_in_the_thread_of_its_user(few_are_many):
+    """As connections of sqlite3 want it, also where batches are copied ahead."""
+    X, threads = clusters(3000, 3, 2), []
+
+    def rows():
+        threads.append(threading.get_ident())
+        return X
+
+    MomentMixture(2, random_state=0).fit_batches(rows, device="cpu")
+    assert len(threads) > 1
+    assert set(threads) == {threading.get_ident()}
+
+
+@pytest.mark.parametrize("weighted", [True, False])
+def test_standard_errors_of_many_rows(weighted, there, few_are_many, monkeypatch, rng):
+    """Rows are brought here in pieces. Errors are those of rows in memory, of moments too."""
+    monkeypatch.setattr(likelihood_blocks, "LARGE", 8 * 3 * 700)
+    X = clusters(4000, 3, 2, seed=3, apart=4.0)
+    weights = rng.uniform(0.5, 3, len(X)) if weighted else None
+    on_device = None if weights is None else there(weights)
+    for polish, close in (("newton", 1e-3), (None, 1e-2)):
+        settings = {"polish": polish, "covariance_type": "diag", "random_state": 0}
+        found = MomentMixture(2, **settings).fit(there(X), sample_weight=on_device)
+        monkeypatch.setattr(base, "LARGE_DATA", 10**9)
+        here = MomentMixture(2, **settings).fit(X, sample_weight=weights)
+        monkeypatch.setattr(base, "LARGE_DATA", 1000)
+        errors = here.standard_errors(X, sample_weight=weights).means
+        told = found.standard_errors(there(X), sample_weight=on_device).means
+        np.testing.assert_allclose(array.to_numpy(told), errors, rtol=close)
+
+
+def test_bootstrap_of_many_rows(there, few_are_many):
+    X = clusters(1000, 2, 2, seed=3, apart=4.0)
+    fit = MomentMixture(2, covariance_type="diag", random_state=0).fit(there(X))
+    assert fit.bootstrap(there(X), 2).means.shape == (2, 2, 2)
+
+
 # Manners
 
 
@@ -493,6 +554,45 @@ def test_other_features_are_refused(there):
         gm.score_samples(there(np.full((2, 4), np.inf)))
 
 
+def test_functions_of_moments_refuse_mixed_places(rng):
+    strict, X = Place("strict"), rng.normal(size=(30, 2))
+    elsewhere = array_api_strict.ones(30, device=array_api_strict.Device("device2"))
+    mixture = Mixture([0.5, 0.5], [[0.0, 1.0], [1.0, 0.0]], [1.0, 1.0], "spherical")
+    there = mixture.on(strict(X))
+    for wrong in (
+        lambda: MomentTensors(2, 3).update(strict(X), elsewhere),
+        lambda: Samples(strict(X), elsewhere),
+        lambda: there.log_prob(array_api_strict.asarray(X)),
+        lambda: inner(there, mixture.on(array_api_strict.asarray(X)), 3),
+    ):
+        with pytest.raises(TypeError, match=r"on different devices \(.*\); bring them to one"):
+            wrong()
+    with pytest.raises(TypeError, match="sample_weight is an array of numpy"):
+        select(strict(X), [1], sample_weight=np.ones(30))
+
+
+def test_a_number_is_the_weight_of_all_rows(there):
+    X = clusters(100)
+    want = MomentMixture(2, random_state=0).fit(X, sample_weight=2.0)
+    for weight in (2, np.float32(2), np.int64(2)):
+        found = MomentMixture(2, random_state=0).fit(there(X), sample_weight=weight)
+        np.testing.assert_allclose(array.to_numpy(found.means_), want.means_, **CLOSE)
+
+
+@pytest.mark.parametrize("on_device", [True, False])
+def test_bfloat16(on_device, monkeypatch):
+    if not on_device:
+        monkeypatch.setattr(array, "MAIN_MEMORY", frozenset({"cpu"}))
+    X = torch.asarray(clusters(200)).to(torch.bfloat16)
+    want = MomentMixture(2, random_state=0).fit(X.double().numpy())
+    for found in (
+        MomentMixture(2, random_state=0).fit(X),
+        MomentMixture(2, random_state=0).fit_batches([X]),
+        select(X, [2], "full", random_state=0).best,
+    ):
+        np.testing.assert_allclose(array.to_numpy(found.means_), want.means_, rtol=1e-5)
+
+
 def test_an_array_without_the_matrix_transpose_is_refused():
     """CuPy had none before version 14."""
 
@@ -505,6 +605,15 @@ def test_an_array_without_the_matrix_transpose_is_refused():
 
     with pytest.raises(TypeError, match=r"without mT, .* CuPy has it from version 14 on"):
         MomentMixture(2).fit(Old())
+
+
+def test_pictures(there):
+    X = clusters(200)
+    gm = MomentMixture(2, random_state=0).fit(there(X))
+    for picture in (plot_pairs, plot_marginal):
+        picture(gm, there(X))
+        picture(gm.mixture_.on(there(X)))
+        matplotlib.pyplot.close("all")
 
 
 def test_select(there):

@@ -14,10 +14,17 @@ from typing import Any, TypeAlias, cast
 from momentmix.blocks import arrow_rows, duckdb_rows, polars_rows
 from momentmix.blocks.batches import SMALL, Batch, BatchRows, in_pieces
 from momentmix.blocks.dask_rows import is_dask, table_rows
-from momentmix.blocks.device_rows import moved
+from momentmix.blocks.device_rows import DeviceRows, moved
 from momentmix.blocks.rows import BlockRows
 from momentmix.blocks.spark_rows import SparkRows, is_spark
 from momentmix.blocks.tables import Given, Layout, is_table
+from momentmix.support.array import (
+    Array,
+    array_device,
+    as_float_array,
+    on_accelerator,
+    without_graph,
+)
 from momentmix.support.device import device_named
 
 #: A table that is elsewhere, a stream, batches, or a function that gives one of them.
@@ -41,8 +48,10 @@ def block_rows(
     source that can be read only once is refused, before anything of it is read. Nothing of a
     source is lost by looking at what its columns are.
     """
-    if device is not None:
-        there = device_named(device)
+    there = None if device is None else device_named(device)
+    if columns is None and weights is None and _stays(source, there):
+        return DeviceRows(without_graph(as_float_array(source, "X", (2,))))
+    if there is not None:
         return moved(block_rows(source, columns, weights, once=once), there)
     if isinstance(source, BlockRows):
         return source
@@ -67,6 +76,13 @@ def block_rows(
     rows = BatchRows(read, layout.width, layout.names, opened.again, opened.ahead)
     rows.held = opened.held
     return rows
+
+
+def _stays(source: Source, there: Array | None) -> bool:
+    """Whether the rows are on a device already, and are not asked for on another."""
+    if not on_accelerator(source):
+        return False
+    return there is None or array_device(source) == array_device(there)
 
 
 def refuse_unread(X: object) -> None:
@@ -182,9 +198,8 @@ def _called(
             )
         return rows.read()
 
-    rows = BatchRows(read, first.n, names, ahead=first.ahead)
-    rows.held = first.held
-    return rows
+    # What it gives may be in memory, but the function itself stays in the thread of its user.
+    return BatchRows(read, first.n, names, ahead=first.ahead)
 
 
 def _texts(columns: Columns) -> list[str] | None:

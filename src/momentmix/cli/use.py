@@ -87,7 +87,7 @@ def predict(
     with plain_errors(debug):
         check_output(output)
         mixture, there = Mixture.load(model), Worktop(device)
-        gaps = gaps_option(missing)
+        gaps, own = gaps_option(missing), there.model(mixture)
         counts, by_label = GapCount(gaps), np.zeros(mixture.n_components + 1, dtype=int)
         gathered: list[Columns] = []  # for JSON, which is one document
         with (
@@ -97,7 +97,7 @@ def predict(
             for block in rows.blocks(gaps, "predicting", bar=_bar_fits(output, as_json)):
                 for part in block.parts(rows_at_once(mixture)):
                     told = counts.usable(part.X)
-                    found = predictions(mixture, part, told, proba, there)
+                    found = predictions(own, part, told, proba, there)
                     labels = found["component"][told].filled()
                     by_label += np.bincount(labels + 1, minlength=len(by_label))
                     write(found)
@@ -114,15 +114,14 @@ def predict(
 def predictions(
     mixture: Mixture, rows: Block, told: np.ndarray, proba: bool, there: Worktop
 ) -> dict[str, np.ma.MaskedArray]:
-    """What ``predict`` says of some rows, masked where they tell nothing; it is found there."""
+    """What ``predict`` says of some rows, masked where they tell nothing; the model is there."""
     labels, some = np.zeros(len(told), dtype=int), rows.some(told)
     R = np.full((len(told), mixture.n_components + 1), np.nan)
     if told.any():
-        own, X = there.model(mixture), there.rows(some.X)
-        beyond = np.zeros((len(some.X), 1))
+        X, beyond = there.rows(some.X), np.zeros((len(some.X), 1))
         if mixture.background is not None:
-            beyond = own.outlier_probability(X, some.noise)[:, None]
-        among = to_numpy(posterior(own, X, some.noise))
+            beyond = mixture.outlier_probability(X, some.noise)[:, None]
+        among = to_numpy(posterior(mixture, X, some.noise))
         R[told] = np.hstack([among * (1 - beyond), beyond])
         labels[told] = np.where(R[told, -1] > 0.5, -1, R[told, :-1].argmax(axis=1))
     # As a position, -1 is that of the last column, which is that of outliers.

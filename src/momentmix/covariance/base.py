@@ -23,7 +23,7 @@ from momentmix.covariance.anchor import Anchor
 from momentmix.covariance.coordinates import Coordinates
 from momentmix.covariance.prior import LogNormalPrior
 from momentmix.covariance.tangent import Tangent
-from momentmix.support.array import Array, namespace
+from momentmix.support.array import Array, namespace, to_numpy
 
 #: Multiple of the floor up to which a variance counts as being on it.
 NEAR_FLOOR = 1.01
@@ -379,8 +379,8 @@ def corrected(parameters: float, numbers: np.ndarray, own: int) -> np.ndarray:
 
 def refuse_degenerate(definite: Array) -> None:
     """An error that names the components, (g,), which are not definite."""
-    bad = [i for i in range(definite.shape[0]) if not bool(definite[i])]
-    if bad:
+    bad = np.flatnonzero(~to_numpy(definite))  # in one piece from a device
+    if len(bad):
         shown = ", ".join(map(str, bad[:10])) + (", …" if len(bad) > 10 else "")
         raise ValueError(
             f"the covariance of component(s) {shown} is singular, so there is no density; "

@@ -35,7 +35,9 @@ class OutlierAnswers(MixturePredictions):
         """
         if not outliers:
             return super().predict_proba(X, noise_covariance)
-        return self._by_row(X, noise_covariance, _with_outliers, width=len(self.means_) + 1)
+        return self._by_row(
+            X, noise_covariance, _with_outliers, width=self.mixture_.n_components + 1
+        )
 
     def outlier_score(self, X: Table, noise_covariance: Table = None) -> np.ndarray:
         """The probability that each row belongs to no component; 0 for a fit without background.

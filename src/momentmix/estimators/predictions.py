@@ -280,9 +280,13 @@ class MixturePredictions(DensityMixin, BaseEstimator):
         rows = self._rows(X)
         if foreign(rows) and (function not in _ON_DEVICE or self.mixture_.background is not None):
             rows = to_numpy(rows)
-        found = self._in_blocks(rows, noise_covariance, function)
-        answer = found[0] if len(found) == 1 else namespace(found[0]).concat(found)
-        return self._as_rows(answer, X, rows)
+
+        def told(mixture: Mixture, some: Table, noise: Table) -> Table:
+            return self._as_rows(function(mixture, some, noise), X, rows)
+
+        found = self._in_blocks(rows, noise_covariance, told)
+        answer: Table = found[0] if len(found) == 1 else namespace(found[0]).concat(found)
+        return answer
 
     def _in_blocks(
         self, rows: Any, noise: Table, function: Callable[[Mixture, Any, Table], T]

@@ -41,8 +41,7 @@ def checked_rows(
     how many features there are, and their names.
     """
     refuse_unread(X)
-    if sample_weight is not None and (foreign(X) or foreign(sample_weight)):
-        check_same_place(X, sample_weight, "sample_weight")
+    check_same_place(X, sample_weight, "sample_weight")
     if on_accelerator(X):
         return _on_device(estimator, X, sample_weight, least, reset)
     X = validate_data(
@@ -88,12 +87,12 @@ def _on_device(
     if sample_weight is None:
         return X, None
     weights = sample_weight
-    if isinstance(weights, int | float):
-        weights = [weights] * p
+    if isinstance(weights, int | float | np.number):
+        weights = [float(weights)] * p
     if isinstance(weights, list | tuple):
         weights = as_like(np.asarray(weights, dtype=float), X, xp.float64)
     weights = as_float_array(weights, "sample_weight", (1,))
-    weights = xp.astype(without_graph(weights), xp.float64)
+    weights = xp.astype(without_graph(weights), xp.float64, copy=False)
     if weights.shape[0] != p:
         raise ValueError(f"sample_weight has {weights.shape[0]} entries for {p} rows of X")
     if not bool(xp.all(xp.isfinite(weights))) or bool(xp.any(weights < 0)):

@@ -23,6 +23,7 @@ from momentmix.likelihood.scores import Directions
 from momentmix.matching.estimate import MixtureMoments
 from momentmix.matching.fit import Fit
 from momentmix.moments.distribution import AtomDistribution
+from momentmix.support.array import foreign, to_numpy
 from momentmix.support.checks import generator, one_of, probability, whole_number
 from momentmix.support.parallel import thread_limit
 from momentmix.support.warnings import warn_user
@@ -217,6 +218,11 @@ class TrustedEstimator(BatchEstimator):
         """
         one_of("kind", kind, ("rows", "weights", "parametric"))
         whole_number("n_boot", n_boot, 2)
+        if foreign(X):  # each fit draws rows anew, and does so in the main memory
+            X, sample_weight, noise_covariance = (
+                to_numpy(part) if foreign(part) else part
+                for part in (X, sample_weight, noise_covariance)
+            )
         with thread_limit(self.n_jobs):
             problem, plan = self._standing(X, sample_weight, noise_covariance)
             likelihood = problem.likelihood

@@ -173,7 +173,7 @@ def _of_blocks(data: BlockData, plan: Plan) -> Problem:
         some=some,
     )
     explicit = plan.tensors or plan.search != "estimate" or observed
-    source = TensorData(tensors) if explicit else data
+    source = TensorData(tensors, tensors.weight) if explicit else data
     scaled, weights = source.within(frame), gaussian_weights(plan.order)
     moments = _moments(scaled, frame, plan, weights, some.floor)
     return Problem(frame, moments, likelihood, tensors.weight, some.floor, elsewhere=data.elsewhere)
@@ -189,7 +189,7 @@ def moments_of_blocks(data: BlockData, plan: Plan) -> tuple[Data, float]:
     look = data.look(plan.order, draw=False)
     if not data.elsewhere.noisy:  # moments of noisy rows may contradict each other by chance
         check_gaps(look.tensors)
-    return TensorData(look.tensors), look.gaps
+    return TensorData(look.tensors, look.tensors.weight), look.gaps
 
 
 def _frame(data: Data | ObservedData, plan: Plan) -> Frame:

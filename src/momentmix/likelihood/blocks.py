@@ -6,11 +6,13 @@ Each block of rows makes its sums where it is, as rows in memory do, and the sum
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
 from typing import Any, Concatenate
 
 import numpy as np
 
-from momentmix.blocks.rows import BlockRows
+from momentmix.blocks.batches import LARGE
+from momentmix.blocks.rows import BlockRows, plus
 from momentmix.covariance import Anchor, Bound, Kind, LogNormalPrior
 from momentmix.data.frame import Frame
 from momentmix.data.observed import CompletedRows, shifts_of_gaps
@@ -21,7 +23,7 @@ from momentmix.likelihood.em import Arguments, Likelihood
 from momentmix.likelihood.observed import ObservedLikelihood
 from momentmix.likelihood.rows import RowLikelihood
 from momentmix.observed import ObservedRows, noise_of_rows
-from momentmix.support.array import ArrayLike, foreign, namespace, to_numpy
+from momentmix.support.array import ArrayLike, foreign, to_numpy
 
 
 class BlockLikelihood(Likelihood):
@@ -84,8 +86,10 @@ def _sums_there(
     X: np.ndarray, weights: np.ndarray | None, kind: Kind, density: Density, frame: Frame
 ) -> tuple[np.ndarray, ...]:
     """The sums of a block on a device, made there, and before them the weight of its rows."""
-    weight = float(X.shape[0]) if weights is None else float(namespace(weights).sum(weights))
-    return (np.asarray(weight), *device_sums(X, weights, kind, density, frame))
+    sums = device_sums(X, weights, kind, density, frame)
+    # Responsibilities of a row sum to 1 in each mixture.
+    weight = X.shape[0] if weights is None else sums.shares.sum() / density.groups
+    return (np.asarray(float(weight)), *sums)
 
 
 def _total(
@@ -99,10 +103,26 @@ def _total(
 ) -> tuple[np.ndarray, ...]:
     """What a function makes of the rows of a block, and before it their weight.
 
-    Those of a device are brought here: but for the sums of complete rows, nothing is made there.
+    Those of a device are brought here, some at a time: but for the sums of complete rows, nothing
+    is made there.
     """
     if foreign(X):
-        X, weights = to_numpy(X), None if weights is None else to_numpy(weights)
+        step = max(1, LARGE // (8 * X.shape[1]))
+        pieces = (slice(a, min(a + step, X.shape[0])) for a in range(0, max(X.shape[0], 1), step))
+        return reduce(
+            plus,
+            (
+                _total(
+                    to_numpy(X[piece, :]),
+                    None if weights is None else to_numpy(weights[piece]),
+                    block,
+                    function,
+                    arguments,
+                    named,
+                )
+                for piece in pieces
+            ),
+        )
     rows = _rows(X.astype(np.float64, copy=False), weights, *block, noise_covariance)
     return (np.asarray(rows.weights.sum()), *function(rows, *arguments, **named))
 

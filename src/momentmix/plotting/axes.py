@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
+import numpy as np
+
 from momentmix.distributions.mixture import Mixture
 from momentmix.summary import names_of
+from momentmix.support.array import foreign
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
 
 def mixture_of(model: object) -> Mixture:
     if isinstance(model, Mixture):
-        return model
+        return model.on(np.empty(0)) if foreign(model.means) else model
     found = getattr(model, "mixture_", None)
     if not isinstance(found, Mixture):
         raise TypeError(

@@ -60,7 +60,7 @@ def shown_rows(
     """The rows X (p, n), in which NaN is a gap, with their standard errors (p, n) if any."""
     if X is None:
         return None
-    X = np.asarray(X, dtype=float)
+    X = np.asarray(to_numpy(X), dtype=float)
     beyond = np.zeros(len(X), dtype=bool)
     if mixture.background is not None:
         beyond = mixture.outlier_probability(X, _noise(errors)) > 0.5

@@ -16,7 +16,7 @@ from momentmix.estimators.rows import Table
 from momentmix.selection.choice import CRITERIA, Choice, Criterion, Rows
 from momentmix.selection.compare import Comparison
 from momentmix.selection.selection import Selection
-from momentmix.support.array import foreign, to_numpy
+from momentmix.support.array import check_same_place, foreign, to_numpy
 from momentmix.support.checks import one_of, whole_number
 from momentmix.support.parallel import thread_limit
 
@@ -202,6 +202,7 @@ def _compared(
     template = MomentMixture(n_components=numbers[0], **settings)
     template._check_settings()
     # Rows of a device are compared in the main memory.
+    check_same_place(X, sample_weight, "sample_weight")
     X, sample_weight = (to_numpy(part) if foreign(part) else part for part in (X, sample_weight))
     data = template._data(X, sample_weight, noise_covariance)
     if not isinstance(data, AtomData | ObservedData):

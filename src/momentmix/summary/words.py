@@ -9,7 +9,7 @@ import numpy as np
 
 def counted(count: int, what: str) -> str:
     """A count and its noun, in the plural where it is not one: "1 row", "3 rows"."""
-    return f"{count:,} {what}{'s' * (count != 1)}"
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def readable(value: float, digits: int = 4) -> str:

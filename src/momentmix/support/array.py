@@ -54,6 +54,7 @@ __all__ = [
     "read_only_view",
     "subtract_into",
     "to_numpy",
+    "without_graph",
 ]
 
 #: Where arrays are in the main memory, by the names that libraries have for it. Anything else is a
@@ -65,13 +66,19 @@ def namespace(*arrays: Array) -> Namespace:
     """The array API namespace that all of ``arrays`` share."""
     try:
         xp: Namespace = array_namespace(*arrays)
-        return xp
     except TypeError as error:
         kinds = ", ".join(sorted({f"{type(a).__module__.partition('.')[0]}" for a in arrays}))
         raise TypeError(
             f"the arguments come from different array libraries ({kinds}); "
             "convert them to one library first"
         ) from error
+    places = {str(array_device(x)) for x in arrays} if len(arrays) > 1 else set()
+    if len(places) > 1:
+        raise TypeError(
+            f"the arguments are on different devices ({', '.join(sorted(places))}); bring them to "
+            "one device first"
+        )
+    return xp
 
 
 def as_float_array(value: ArrayLike, name: str, ndim: tuple[int, ...]) -> Array:
@@ -265,14 +272,17 @@ def place_of(x: object) -> str:
     return str(name or ("cuda" if is_cupy_array(x) else device))
 
 
-def check_same_place(X: Array, other: object, name: str) -> None:
+def check_same_place(X: object, other: object, name: str) -> None:
     """Refuse an array that is of another library than X, or on another device.
 
-    Numbers, lists and tables, which are in the main memory, go with arrays there.
+    Numbers, lists and tables, which are in the main memory, go with arrays there; None goes with
+    all.
     """
+    if other is None or not (foreign(X) or foreign(other)):
+        return
     arrays = [value for value in (X, other) if isinstance(value, np.ndarray) or foreign(value)]
     if len(arrays) < 2:
-        if not on_accelerator(X) or isinstance(other, int | float | list | tuple):
+        if not on_accelerator(X) or isinstance(other, int | float | np.number | list | tuple):
             return
     elif _library(X) == _library(other) and array_device(X) == array_device(other):
         return
@@ -283,7 +293,8 @@ def check_same_place(X: Array, other: object, name: str) -> None:
 
 
 def _library(x: object) -> str:
-    return type(x).__module__.partition(".")[0]
+    """The name of its library; that of PyTorch for subclasses of its tensors too."""
+    return "torch" if _is_tensor(x) else type(x).__module__.partition(".")[0]
 
 
 def _described(x: object) -> str:
@@ -322,7 +333,11 @@ def to_numpy(x: ArrayLike) -> np.ndarray:
     if isinstance(x, np.ndarray) or not _is_array(x):
         return np.asarray(x)
     if _is_tensor(x):
-        return np.asarray(x.detach().cpu())
+        here = x.detach().cpu()
+        try:
+            return np.asarray(here)
+        except TypeError:  # bfloat16 and the like, which NumPy does not have
+            return np.asarray(here.float())
     if is_cupy_array(x):
         return np.asarray(to_device(x, "cpu"))
     if on_accelerator(x):

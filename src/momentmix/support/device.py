@@ -36,6 +36,8 @@ def block_bytes(x: Array) -> int:
 
 def device_named(name: str) -> Array:
     """No rows on the device of that name, such as ``cuda`` or ``cuda:1``, in PyTorch's float64."""
+    if not isinstance(name, str):
+        raise TypeError(f"device must be a name such as 'cuda' or 'cuda:1', got {name!r}")
     try:
         torch = importlib.import_module("torch")
     except ImportError:
@@ -75,7 +77,7 @@ class Copying:
         if self._torch is None:
             return as_like(value, self.like)
         torch = self._torch
-        pinned = torch.empty(value.shape, dtype=torch.float64, pin_memory=True)
+        pinned = torch.empty(value.shape, dtype=torch.float64, device="cpu", pin_memory=True)
         pinned.numpy()[...] = value
         with torch.cuda.stream(self._stream):
             copy: Any = pinned.to(array_device(self.like), non_blocking=True)
