@@ -14,6 +14,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Shells have jobs in the background ignore Ctrl-C, which some tests send.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# Tests run side by side on all cores, and threads of one would wait for those of another.
+torch.set_num_threads(1)
 if not torch.cuda.is_available():
     # Kernels for CUDA are interpreted then; Triton asks for this when it is imported.
     os.environ["TRITON_INTERPRET"] = "1"

@@ -28,6 +28,8 @@ from momentmix.matching.costs import is_explicit
 
 TYPES = ("full", "tied", "diag", "spherical")
 IRIS = load_iris().data
+#: Also with the passes over rows on a device.
+everywhere = pytest.mark.usefixtures("passes_everywhere")
 
 
 @parametrize_with_checks(
@@ -89,6 +91,7 @@ def test_debiased_samples_are_a_distribution_to_fit():
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize(("a", "b"), [(1e-6, 0.0), (1e6, 1e6), (3.0, 1e6)])
 @pytest.mark.parametrize("polish", ["em", None])
+@everywhere
 def test_a_fit_moves_with_the_data(kind, a, b, polish):
     X = separated(kind, 2, 1).sample(400, 0)[0]
     options = {"covariance_type": kind, "random_state": 0, "polish": polish}
@@ -101,6 +104,7 @@ def test_a_fit_moves_with_the_data(kind, a, b, polish):
     np.testing.assert_allclose(C / a**2, plain.covariances_, atol=1e-5)
 
 
+@everywhere
 def test_the_papers_problem_reaches_the_ceiling():
     truth = paper_mixture(0.1, 77)
     X, _ = truth.sample(8000, 78)
@@ -147,6 +151,7 @@ def test_solvers_and_starts(solver, init):
 
 
 @pytest.mark.parametrize("kind", TYPES)
+@everywhere
 def test_same_attributes_as_gaussian_mixture(kind):
     theirs = GaussianMixture(3, covariance_type=kind, random_state=0).fit(IRIS)
     ours = MomentMixture(3, covariance_type=kind, random_state=0).fit(IRIS)
@@ -231,6 +236,7 @@ def test_clone_pickle_pipeline_and_names():
     assert np.isfinite(pipe.score(frame))
 
 
+@everywhere
 def test_sample_weights_are_repeated_rows(rng):
     centres = np.array([[0.0, 0.0], [6.0, 1.0], [2.0, 7.0]])
     X = np.concatenate([c + rng.normal(size=(100, 2)) for c in centres])
@@ -243,6 +249,7 @@ def test_sample_weights_are_repeated_rows(rng):
     np.testing.assert_allclose(weighted.lower_bound_, repeated.lower_bound_, atol=1e-6)
 
 
+@everywhere
 def test_warm_start_goes_on_from_the_last_fit():
     X = separated("full", 2, 0).sample(500, 0)[0]
     fit = MomentMixture(3, random_state=0, warm_start=True).fit(X)
@@ -252,6 +259,7 @@ def test_warm_start_goes_on_from_the_last_fit():
     assert value - 1e-9 < fit.log_posterior_ < value + 1e-4
 
 
+@everywhere
 def test_given_starts():
     truth = separated("full", 2, 0)
     X = truth.sample(500, 0)[0]
@@ -290,6 +298,7 @@ def finite(fit):
         "integers",
     ],
 )
+@everywhere
 def test_awkward_data_gives_no_nan(kind, case, rng):
     X = rng.normal(size=(60, 3))
     X = {
@@ -370,6 +379,7 @@ def test_control_c(delay, options):
 
 
 @pytest.mark.parametrize("kind", TYPES)
+@everywhere
 def test_one_component_is_mean_and_covariance(kind):
     fit = MomentMixture(1, covariance_type=kind, reg_covar=0).fit(IRIS)
     theirs = GaussianMixture(1, covariance_type=kind, reg_covar=0).fit(IRIS)
@@ -383,6 +393,7 @@ def test_one_component_is_mean_and_covariance(kind):
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize("m", [1, 3])
+@everywhere
 def test_without_regularisation(kind, m, rng):
     """A constant feature leaves every fit finite, one component or several, with a warning."""
     X = np.column_stack([rng.normal(size=(40, 2)), np.full(40, 2.0)])
@@ -449,6 +460,7 @@ def test_verbose_shows_a_bar(capsys):
     assert "objective" in capsys.readouterr().err
 
 
+@everywhere
 def test_same_seed_same_fit():
     one = MomentMixture(3, random_state=5).fit(IRIS)
     two = MomentMixture(3, random_state=5, n_jobs=1).fit(IRIS)
@@ -456,6 +468,7 @@ def test_same_seed_same_fit():
 
 
 @pytest.mark.parametrize(("seed", "nats"), [(0, 40), (1, 100)])
+@everywhere
 def test_real_data_beats_restarts(seed, nats):
     """By 45 and 131 nats; by none and 131 without repairs, by 41 and 93 with fewer starts."""
     X = StandardScaler().fit_transform(load_wine().data)
@@ -469,6 +482,7 @@ def test_real_data_beats_restarts(seed, nats):
     assert len(X) * (fit.score(X) - best) > nats
 
 
+@everywhere
 def test_the_prior_leaves_no_component_on_a_handful_of_samples():
     rng = np.random.default_rng(0)
     n, m = 10, 5

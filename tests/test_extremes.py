@@ -232,6 +232,8 @@ import resource
 from pathlib import Path
 from momentmix.support.parallel import parallel_map, single_threaded_blas
 
+pytestmark = pytest.mark.usefixtures("passes_everywhere")
+
 with single_threaded_blas():
     pass
 pages = int(Path("/proc/self/statm").read_text().split()[0])

@@ -22,6 +22,8 @@ from momentmix.datasets import paper_mixture
 from momentmix.fitting.orders import customary_order
 from momentmix.likelihood.rows import RowLikelihood
 
+pytestmark = pytest.mark.usefixtures("passes_everywhere")
+
 FREE = ("full", "diag", "spherical")
 TYPES = (*FREE, "tied")
 IRIS = load_iris().data

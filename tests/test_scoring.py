@@ -15,6 +15,8 @@ from momentmix.likelihood.scores import Directions
 from momentmix.likelihood.scoring import scored, slope_of_sums, with_secant
 from test_information import KINDS, MANNERS, case
 
+pytestmark = pytest.mark.usefixtures("passes_everywhere")
+
 
 @pytest.mark.parametrize("manner", MANNERS)
 @pytest.mark.parametrize("name", KINDS)
