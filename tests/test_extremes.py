@@ -18,6 +18,7 @@ from momentmix.likelihood.rows import RowLikelihood
 from momentmix.summary import moment_match
 
 TYPES = ("full", "tied", "diag", "spherical")
+pytestmark = pytest.mark.usefixtures("passes_everywhere")
 
 
 @pytest.fixture(autouse=True)
@@ -231,8 +232,6 @@ THREADLESS = """
 import resource
 from pathlib import Path
 from momentmix.support.parallel import parallel_map, single_threaded_blas
-
-pytestmark = pytest.mark.usefixtures("passes_everywhere")
 
 with single_threaded_blas():
     pass
