@@ -45,7 +45,7 @@ from momentmix.tensors.dense import packed_indices
 from momentmix.tensors.packed import places
 
 #: Rows of a tile of pairs; rows or features of one step along the inside of a product; features of
-#: a tile of sums. So built, no kernel spills registers under Triton 3.6 and 3.7.
+#: a tile of sums. Up to 32 components no kernel spills registers; more want smaller tiles.
 ROWS, STEP, FEATURES = 64, 16, 64
 BUILD = {"num_warps": 4, "num_stages": 3}
 #: Tiles of sums that are on their way at once, at least: four for each processor of an H200.
@@ -135,19 +135,18 @@ def _pairs(
 
 @triton.jit
 def _sums(
-    X, PLACE_A, PLACE_B, G, OUT, p, n, width, m, linear_tiles, other,
+    X, PLACE_A, PLACE_B, G, OUT, p, n, width, m, linear_tiles, other, length,
     ROWS: tl.constexpr, FEATURES: tl.constexpr, M: tl.constexpr,
 ):  # fmt: skip
     """Σ_i G_i x_a x_b of a tile of features over a run of rows; (M, FEATURES).
 
     Tiles of products after the linear ones take their G from ``other`` on.
     """
-    tile, run, runs = tl.program_id(0), tl.program_id(1), tl.num_programs(1)
+    tile, run = tl.program_id(0), tl.program_id(1)
     f, js, steps = tile * FEATURES + tl.arange(0, FEATURES), tl.arange(0, M), tl.arange(0, ROWS)
     a, b = tl.load(PLACE_A + f), tl.load(PLACE_B + f)
     G += tl.where(tile < linear_tiles, 0, other)
     total = tl.zeros((M, FEATURES), dtype=tl.float64)
-    length = tl.cdiv(tl.cdiv(p, ROWS), runs) * ROWS
     begin = run.to(tl.int64) * length
     for at in range(0, length, ROWS):
         rows = begin + at + steps
@@ -161,18 +160,17 @@ def _sums(
 
 @triton.jit
 def _moments(
-    X, CENTRE, WEIGHTS, LEFT_A, LEFT_B, RIGHT_A, RIGHT_B, LEFTS, RIGHTS, OUT, p, n,
+    X, CENTRE, WEIGHTS, LEFT_A, LEFT_B, RIGHT_A, RIGHT_B, LEFTS, RIGHTS, OUT, p, n, length,
     WEIGHTED: tl.constexpr, ROWS: tl.constexpr, FEATURES: tl.constexpr,
 ):  # fmt: skip
     """Σ_i of a tile of left halves times one of right halves over a run of rows."""
-    tile, run, runs = tl.program_id(0), tl.program_id(1), tl.num_programs(1)
+    tile, run = tl.program_id(0), tl.program_id(1)
     f, steps = tl.arange(0, FEATURES), tl.arange(0, ROWS)
     left = tl.load(LEFTS + tile) * FEATURES + f
     right = tl.load(RIGHTS + tile) * FEATURES + f
     la, lb = tl.load(LEFT_A + left), tl.load(LEFT_B + left)
     ra, rb = tl.load(RIGHT_A + right), tl.load(RIGHT_B + right)
     total = tl.zeros((FEATURES, FEATURES), dtype=tl.float64)
-    length = tl.cdiv(tl.cdiv(p, ROWS), runs) * ROWS
     begin = run.to(tl.int64) * length
     for at in range(0, length, ROWS):
         rows = begin + at + steps
@@ -204,6 +202,8 @@ class Features(NamedTuple):
     @classmethod
     def of(cls, kind: Kind, n: int, device: torch.device) -> Features:
         one, two = np.arange(n), np.arange(n)
+        if kind.diagonal and kind.width(n) != n:
+            raise ValueError(f"{kind.name} covariances see the sum of squares, which is no product")
         if not kind.diagonal:
             one, two = np.divmod(packing(n)[0], n)
         a, b = (
@@ -231,11 +231,28 @@ def _power(m: int) -> int:
 class Pass(NamedTuple):
     """What a pass is made of; the arrays are on one device, and in float64 but for X."""
 
-    X: torch.Tensor  # (p, n), rows along memory
+    X: torch.Tensor  # (p, n)
     features: Features
     linear: torch.Tensor  # (m, n)
     quadratic: torch.Tensor  # (m, width)
     weights: torch.Tensor | None = None  # (p,)
+
+    @classmethod
+    def of(
+        cls,
+        X: torch.Tensor,
+        kind: Kind,
+        linear: torch.Tensor,
+        quadratic: torch.Tensor,
+        weights: torch.Tensor | None = None,
+    ) -> Pass:
+        """Kernels go through memory row by row, so all arrays have their rows along it."""
+        features, m = Features.of(kind, X.shape[1], X.device), len(linear)
+        linear, quadratic = linear.double(), quadratic.double().expand(m, -1)  # shared: one row
+        along = (
+            part if part is None else part.contiguous() for part in (linear, quadratic, weights)
+        )
+        return cls(X.contiguous(), features, *along)
 
     def pairs(self, em: bool, numbers: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """G (1 or 2, p, m), and sums over each tile of rows: shares and values, (tiles, …)."""
@@ -262,7 +279,7 @@ class Pass(NamedTuple):
         out = torch.empty((runs, m, len(a)), dtype=torch.float64, device=self.X.device)
         _sums[(tiles, runs)](
             self.X, a, b, G, out, p, n, len(a), m, linear_tiles, (len(G) - 1) * p * m,
-            STEP, FEATURES, _power(m), **BUILD,
+            _length(p, runs), STEP, FEATURES, _power(m), **BUILD,
         )  # fmt: skip
         found = out.sum(dim=0)
         return found[:, :n], found[:, products]
@@ -273,14 +290,18 @@ def _runs(tiles: int, p: int) -> int:
     return max(1, min(-(-BUSY // tiles), -(-p // STEP)))
 
 
+def _length(p: int, runs: int) -> int:
+    """Rows of a run: whole steps."""
+    return in_tiles(-(-p // runs), STEP)
+
+
 def em_sums(X: torch.Tensor, weights: torch.Tensor | None, kind: Kind, density: Density) -> Sums:
     """What ``device_sums`` of the package makes, for one mixture without narrow peaks."""
     constant, linear, quadratic = (
         torch.asarray(part, device=X.device)
         for part in (density.constant, density.linear, density.quadratic)
     )
-    quadratic = quadratic.expand(len(linear), -1).contiguous()  # a shared one is one row
-    rows = Pass(X, Features.of(kind, X.shape[1], X.device), linear, quadratic, weights)
+    rows = Pass.of(X, kind, linear, quadratic, weights)
     G, shares, values = rows.pairs(True, constant)
     parts = (values.sum(dim=0), shares.sum(dim=0), *rows.sums(G))
     flat = torch.cat([part.reshape(-1) for part in parts]).cpu().numpy()
@@ -293,10 +314,8 @@ def data_term(P: Atoms, X: torch.Tensor, orders: Sequence[float]) -> InnerProduc
 
     P has a covariance of its own for each atom, diagonal or full.
     """
-    p, n = X.shape
-    kind, column = type(P.covariance), P.column.double()
-    features = Features.of(kind, n, X.device)
-    rows = Pass(X, features, P.means.double(), P.covariance.flat().double().contiguous())
+    p, column = len(X), P.column.double()
+    rows = Pass.of(X, type(P.covariance), P.means, P.covariance.flat())
     numbers = torch.asarray([c / p for c in orders], dtype=torch.float64, device=X.device)
     G, _, values = rows.pairs(False, numbers)
     means, products = (column * part for part in rows.sums(G))
@@ -307,6 +326,8 @@ def moment_sums(
     X: torch.Tensor, centre: np.ndarray, weights: torch.Tensor | None, d: int
 ) -> np.ndarray:
     """What ``row_sums`` of the package makes, for orders 2 to 4."""
+    X = X.contiguous()
+    weights = None if weights is None else weights.contiguous()
     (p, n), plan = X.shape, MomentTiles.of(X.shape[1], d)
     tables = [_there(table, X.device) for table in plan[:6]]
     tiles = len(plan.lefts)
@@ -315,7 +336,7 @@ def moment_sums(
     there = torch.asarray(centre, dtype=torch.float64, device=X.device)
     _moments[(tiles, runs)](
         X, there, there if weights is None else weights, *tables, out, p, n,
-        weights is not None, STEP, FEATURES, **BUILD,
+        _length(p, runs), weights is not None, STEP, FEATURES, **BUILD,
     )  # fmt: skip
     return out.sum(dim=0).cpu().numpy()[plan.gather]
 
@@ -379,7 +400,12 @@ def built(kernel: triton.JITFunction, arguments: Sequence[object]) -> Built:
             types[name], options[(i,)] = "constexpr", value
         else:
             types[name] = value if isinstance(value, str) else "i64" if value >> 31 else "i32"
-    aligned = {(i,): [["tt.divisibility", 16]] for i, v in enumerate(types.values()) if "*" in v}
+    # As Triton does in a call: arrays begin at multiples of 16 bytes, and some numbers are such.
+    aligned = {
+        (i,): [["tt.divisibility", 16]]
+        for i, (value, kind) in enumerate(zip(arguments, types.values(), strict=True))
+        if kind.startswith("*") or (kind != "constexpr" and value % 16 == 0)
+    }
     source = ASTSource(kernel, signature=types, constexprs=options, attrs=aligned)
     made = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=BUILD)
     with NamedTemporaryFile(suffix=".cubin") as file:
@@ -420,7 +446,20 @@ def described() -> Iterator[tuple[str, Built, float, float]]:
                 moved,
             )
             total = in_tiles(n, FEATURES) + in_tiles(width, FEATURES)
-            arguments = [rows, table, table, double, double, p, n, total, m, 1, p * m]
+            arguments = [
+                rows,
+                table,
+                table,
+                double,
+                double,
+                p,
+                n,
+                total,
+                m,
+                -(-n // FEATURES),
+                p * m,
+            ]
+            arguments += [_length(p, _runs(total // FEATURES, p))]
             yield (
                 f"{what}, {kind}, n={n}, m={m}: sums",
                 built(_sums, [*arguments, STEP, FEATURES, M]),
@@ -429,7 +468,8 @@ def described() -> Iterator[tuple[str, Built, float, float]]:
             )
     for n, p in ((10, 10**7), (50, 10**6)):
         plan = MomentTiles.of(n, 4)
-        arguments = ["*fp64"] * 3 + ["*i32"] * 6 + ["*fp64", p, n, False, STEP, FEATURES]
+        length = _length(p, _runs(len(plan.lefts), p))
+        arguments = ["*fp64"] * 3 + ["*i32"] * 6 + ["*fp64", p, n, length, False, STEP, FEATURES]
         yield (
             f"moments, d=4, n={n}",
             built(_moments, arguments),

@@ -18,6 +18,7 @@ from momentmix.likelihood.density import Density
 from momentmix.likelihood.device import device_sums
 from momentmix.moments.atoms import Atoms
 from momentmix.moments.bilinear import bilinear
+from momentmix.support import array
 from momentmix.tensors.rowsums import row_sums
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
@@ -73,6 +74,34 @@ def test_moments(n, d, fused, rng):
     for weights in (None, w):
         found, want = (sums(X, centre, weights, d) for sums in (fused.moment_sums, row_sums))
         np.testing.assert_allclose(found, want, rtol=1e-10, atol=1e-10)
+
+
+def test_any_layout_in_memory(fused, rng):
+    """Rows along columns, every second row, parameters and weights of any stride."""
+    wide = torch.asarray(rng.normal(size=(300, 10)), device=DEVICE)
+    own, w = covariance_type("diag"), torch.asarray(rng.uniform(size=300), device=DEVICE)[::2]
+    at = mixture_of("diag", 5, 3, rng)
+    at = at._replace(means=np.asfortranarray(at.means), covariances=at.covariances.copy("F"))
+    density = Density.of(own, at)
+    for X in (wide[::2, ::2], wide[::2, :5], wide[:150, :5].T.contiguous().T):
+        P = Atoms(at.weights, at.means, own.of(at.covariances, 5)).on(X)
+        for found, want in (
+            (fused.em_sums(X, w, own, density), device_sums(X, w, own, density)),
+            (
+                fused.data_term(P, X, [0.0, 1.0, 0.5]),
+                bilinear(P, Atoms(1 / 150, X, Zero(5)), [0.0, 1.0, 0.5], True),
+            ),
+            ([fused.moment_sums(X, np.zeros(5), w, 3)], [row_sums(X, np.zeros(5), w, 3)]),
+        ):
+            for a, b in zip(found, want, strict=True):
+                np.testing.assert_allclose(array.to_numpy(a), array.to_numpy(b), **CLOSE)
+
+
+def test_spherical_covariances_are_refused(fused, rng):
+    own = covariance_type("spherical")
+    density = Density.of(own, mixture_of("spherical", 5, 3, rng))
+    with pytest.raises(ValueError, match="spherical covariances see the sum of squares"):
+        fused.em_sums(torch.zeros((20, 5), dtype=torch.float64), None, own, density)
 
 
 def test_kernels_can_be_built_without_a_gpu():
