@@ -422,6 +422,12 @@ def test_rows_of_a_device_stay_there_in_fit_batches(there, few_are_many, monkeyp
         np.testing.assert_array_equal(again.means_, found.means_)
 
 
+@pytest.mark.parametrize("shape", [(0, 3), (9, 0), (9,)])
+def test_fit_batches_refuses_what_has_no_rows(shape, there):
+    with pytest.raises(ValueError, match="no rows: the source|must have 2 dimension"):
+        MomentMixture(2).fit_batches(there(np.ones(shape)))
+
+
 def test_a_function_stays_in_the_thread_of_its_user(few_are_many):
     """As connections of sqlite3 want it, also where batches are copied ahead."""
     X, threads = clusters(3000, 3, 2), []

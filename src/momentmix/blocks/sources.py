@@ -50,7 +50,10 @@ def block_rows(
     """
     there = None if device is None else device_named(device)
     if columns is None and weights is None and _stays(source, there):
-        return DeviceRows(without_graph(as_float_array(source, "X", (2,))))
+        X = without_graph(as_float_array(source, "X", (2,)))
+        if 0 in X.shape:
+            raise ValueError(f"no rows: the source is an array of shape {tuple(X.shape)}")
+        return DeviceRows(X)
     if there is not None:
         return moved(block_rows(source, columns, weights, once=once), there)
     if isinstance(source, BlockRows):
