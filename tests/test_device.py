@@ -424,7 +424,7 @@ def test_rows_of_a_device_stay_there_in_fit_batches(there, few_are_many, monkeyp
 
 @pytest.mark.parametrize("shape", [(0, 3), (9, 0), (9,)])
 def test_fit_batches_refuses_what_has_no_rows(shape, there):
-    with pytest.raises(ValueError, match="no rows: the source|must have 2 dimension"):
+    with pytest.raises(ValueError, match=r"no rows: the source|must have 2 dimension"):
         MomentMixture(2).fit_batches(there(np.ones(shape)))
 
 
