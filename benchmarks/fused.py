@@ -446,20 +446,9 @@ def described() -> Iterator[tuple[str, Built, float, float]]:
                 moved,
             )
             total = in_tiles(n, FEATURES) + in_tiles(width, FEATURES)
-            arguments = [
-                rows,
-                table,
-                table,
-                double,
-                double,
-                p,
-                n,
-                total,
-                m,
-                -(-n // FEATURES),
-                p * m,
-            ]
-            arguments += [_length(p, _runs(total // FEATURES, p))]
+            length = _length(p, _runs(total // FEATURES, p))
+            arguments = [rows, table, table, double, double, p, n, total, m]
+            arguments += [-(-n // FEATURES), p * m, length]
             yield (
                 f"{what}, {kind}, n={n}, m={m}: sums",
                 built(_sums, [*arguments, STEP, FEATURES, M]),

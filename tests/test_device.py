@@ -28,13 +28,12 @@ from momentmix import (
     inner_grad,
     select,
 )
-from momentmix.blocks import tables
+from momentmix.blocks import batches, tables
 from momentmix.cli import app
 from momentmix.covariance import Zero, covariance_type
 from momentmix.data import draw
 from momentmix.data.parameters import Parameters
 from momentmix.estimators import base, rows
-from momentmix.likelihood import blocks as likelihood_blocks
 from momentmix.likelihood import device as likelihood_device
 from momentmix.likelihood.density import Density
 from momentmix.likelihood.device import device_sums
@@ -389,11 +388,11 @@ def test_batches_brought_to_a_device(name, rng):
     for source in (lambda: X, [torch.asarray(X)]):
         found = MomentTensors.from_batches(source, 3, device=name)
         np.testing.assert_allclose(found.tensor(3), want.tensor(3), rtol=1e-10)
-    batches = np.array_split(X, 7)
+    parts = np.array_split(X, 7)
     for polish in ("em", None):
         settings = {"polish": polish, "random_state": 0}
-        want = MomentMixture(2, **settings).fit_batches(batches)
-        found = MomentMixture(2, **settings).fit_batches(batches, device=name)
+        want = MomentMixture(2, **settings).fit_batches(parts)
+        found = MomentMixture(2, **settings).fit_batches(parts, device=name)
         np.testing.assert_allclose(found.means_, want.means_, rtol=1e-8)
     weights = rng.uniform(size=len(X))
     found = MomentTensors.from_batches([(X, weights)], 3, device=name)
@@ -444,7 +443,7 @@ def test_a_function_stays_in_the_thread_of_its_user(few_are_many):
 @pytest.mark.parametrize("weighted", [True, False])
 def test_standard_errors_of_many_rows(weighted, there, few_are_many, monkeypatch, rng):
     """Rows are brought here in pieces. Errors are those of rows in memory, of moments too."""
-    monkeypatch.setattr(likelihood_blocks, "LARGE", 8 * 3 * 700)
+    monkeypatch.setattr(batches, "LARGE", 8 * 3 * 700)
     X = clusters(4000, 3, 2, seed=3, apart=4.0)
     weights = rng.uniform(0.5, 3, len(X)) if weighted else None
     on_device = None if weights is None else there(weights)

@@ -95,7 +95,7 @@ def in_pieces(batches: Iterable[Batch]) -> Iterator[Batch]:
             if waiting:
                 yield _joined(waiting)
                 waiting, size = [], 0
-            yield from _cut(batch)
+            yield from cut(batch)
             continue
         waiting.append(batch)
         size += batch.rows.nbytes
@@ -114,11 +114,13 @@ def _joined(batches: list[Batch]) -> Batch:
     return Batch(rows, np.concatenate(weights) if weights else None)
 
 
-def _cut(batch: Batch) -> Iterator[Batch]:
-    rows, weights = batch
-    step = -(-len(rows) // -(-rows.nbytes // LARGE))
-    for a in range(0, len(rows), step):
-        yield Batch(rows[a : a + step], None if weights is None else weights[a : a + step])
+def cut(batch: Batch) -> Iterator[Batch]:
+    """A batch, wherever it is, in even pieces that are not large; at least one, also of no rows."""
+    (rows, weights), (p, n) = batch, batch.rows.shape
+    step = max(1, -(-p // max(1, -(-8 * p * n // LARGE))))
+    for a in range(0, max(p, 1), step):
+        some = slice(a, min(a + step, p))
+        yield Batch(rows[some, :], None if weights is None else weights[some])
 
 
 def _each(read: Callable[[], Iterable[Batch]]) -> Generator[Batch, None, None]:

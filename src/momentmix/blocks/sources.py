@@ -201,7 +201,7 @@ def _called(
             )
         return rows.read()
 
-    # What it gives may be in memory, but the function itself stays in the thread of its user.
+    # Not held, though what it gives may be: it is not to be called in a thread that copies ahead.
     return BatchRows(read, first.n, names, ahead=first.ahead)
 
 

@@ -62,7 +62,8 @@ class BatchEstimator(MixtureEstimator):
         device : str, optional
             A device of PyTorch, such as "cuda", to which batches are copied, and on which sums are
             then made. The rows need not fit there. The next batch is read and copied meanwhile,
-            but for generators and lists of yours. What was fitted comes back as NumPy's arrays.
+            but for functions, generators and lists of yours. What was fitted comes back as NumPy's
+            arrays.
 
         Returns
         -------

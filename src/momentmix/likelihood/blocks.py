@@ -11,7 +11,7 @@ from typing import Any, Concatenate
 
 import numpy as np
 
-from momentmix.blocks.batches import LARGE
+from momentmix.blocks.batches import Batch, cut
 from momentmix.blocks.rows import BlockRows, plus
 from momentmix.covariance import Anchor, Bound, Kind, LogNormalPrior
 from momentmix.data.frame import Frame
@@ -107,22 +107,11 @@ def _total(
     is made there.
     """
     if foreign(X):
-        step = max(1, LARGE // (8 * X.shape[1]))
-        pieces = (slice(a, min(a + step, X.shape[0])) for a in range(0, max(X.shape[0], 1), step))
-        return reduce(
-            plus,
-            (
-                _total(
-                    to_numpy(X[piece, :]),
-                    None if weights is None else to_numpy(weights[piece]),
-                    block,
-                    function,
-                    arguments,
-                    named,
-                )
-                for piece in pieces
-            ),
+        pieces = (
+            (to_numpy(rows), None if w is None else to_numpy(w))
+            for rows, w in cut(Batch(X, weights))
         )
+        return reduce(plus, (_total(*piece, block, function, arguments, named) for piece in pieces))
     rows = _rows(X.astype(np.float64, copy=False), weights, *block, noise_covariance)
     return (np.asarray(rows.weights.sum()), *function(rows, *arguments, **named))
 
