@@ -9,7 +9,7 @@ from scipy.stats import multivariate_normal
 from momentmix import Mixture
 from momentmix.covariance import covariance_type
 from momentmix.data.parameters import Parameters
-from momentmix.likelihood.resize import _common_losses, _cut_gains, grown, shrunk
+from momentmix.likelihood.resize import _cut_gains, grown, merge_losses, shrunk
 from momentmix.likelihood.rows import RowLikelihood
 from momentmix.likelihood.sweep import Sweep
 
@@ -70,7 +70,7 @@ def test_losses_of_merges_with_one_covariance():
     C = A @ A.T + np.eye(2)
     means = np.array([[0, 0], [0.05, -0.03], [1, 1]])
     weights = np.array([0.3, 0.5, 0.2])
-    losses = _common_losses(covariance_type("tied"), Parameters(weights, means, C))
+    losses = merge_losses(covariance_type("tied"), Parameters(weights, means, C))
     a, b = weights[0] / 0.8, weights[1] / 0.8
     between = 0.8 * a * b * np.outer(means[0] - means[1], means[0] - means[1])
     spread = (np.linalg.slogdet(C + between)[1] - np.linalg.slogdet(C)[1]) / 2

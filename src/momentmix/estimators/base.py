@@ -66,6 +66,7 @@ SOLVED = (
     "objective_",
     "lower_bound_",
     "lower_bounds_",
+    "agreement_",
     "log_posterior_",
     "prior_strength_",
     "collapsed_",
@@ -372,6 +373,7 @@ class MixtureEstimator(MixturePredictions):
         self.objective_ = float(fit.objective)
         self.lower_bound_ = float(fit.log_likelihood)
         self.lower_bounds_ = list(fit.log_likelihoods)
+        self.agreement_ = fit.agreement
         self.log_posterior_ = float(fit.log_posterior)
         self.prior_strength_ = float(fit.prior_strength)
         self.collapsed_ = np.empty(0, dtype=np.intp)

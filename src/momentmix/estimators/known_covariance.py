@@ -116,6 +116,10 @@ class KnownCovarianceMixture(TrustedEstimator):
         The mean log-likelihood of a row; NaN without polish, which does not look at it.
     lower_bounds_ : list of float
         The mean log-likelihoods that the starts have led to.
+    agreement_ : Agreement or None
+        How many starts were followed (``starts``), how many of them came to the groups of the best
+        (``agreeing``), and how far below it the best of the others is (``gap``, in nats a row);
+        ``sentence`` says it in words. None if there was nothing to search for.
     log_posterior_ : float
         The same as ``lower_bound_``, because a known covariance needs no prior.
     history_ : list of float

@@ -180,6 +180,10 @@ class MomentMixture(OutlierAnswers, TrustedEstimator):
         The mean log-likelihood of a row; NaN without polish, which does not look at it.
     lower_bounds_ : list of float
         The values that the starts have led to.
+    agreement_ : Agreement or None
+        How many starts were followed (``starts``), how many of them came to the groups of the best
+        (``agreeing``), and how far below it the best of the others is (``gap``, in nats a row);
+        ``sentence`` says it in words. None if there was nothing to search for.
     log_posterior_ : float
         ``lower_bound_`` less the penalty of the prior: what the fit maximises.
     prior_strength_ : float

@@ -209,7 +209,8 @@ def _from_plain_starts(
     """EM from starts without moments, each repaired, until enough agree."""
     sample = likelihood.sample(rng)
     with Progress(plan.verbose, plan.n_init or 10) as progress:
-        search = LikelihoodSearch(sample, rng, plan.tol, plan.max_iter, progress.start)
+        given = plan.n_init is not None
+        search = LikelihoodSearch(sample, rng, plan.tol, plan.max_iter, progress.start, given)
         candidates = search.promising(plan.m, plan.init_params)
         if plan.n_init is not None:
             starts = plain_starts(sample, plan.m, rng, plan.init_params)

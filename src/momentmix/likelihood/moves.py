@@ -24,8 +24,10 @@ from momentmix.likelihood.rows import RowLikelihood
 SPLIT_STEPS, EXCHANGE_STEPS = 8, 12
 #: Nats a row below the best from which a few more steps may still gain.
 PROMISING = 0.2
-#: Score from which an exchange is not tried on large data.
-HOPELESS = -0.05
+#: Exchanges that are tried on large data whatever they promise. They show by how much an exchange
+#: gains more than it promised, since other components take over what a merge leaves; further ones
+#: are tried if with so much more they would gain.
+TRIED_ANYWAY = 2
 #: Entries of X up to which steps of several mixtures at once cost little more than those of one.
 SMALL_DATA = 10_000
 #: Iterations that find a longest axis well enough.
@@ -39,6 +41,13 @@ class Exchange(NamedTuple):
     k: int
     i: int
     j: int
+
+
+class Attempt(NamedTuple):
+    """A mixture after one or more exchanges, and what they promise to gain."""
+
+    gain: float
+    parameters: Parameters
 
 
 class Split(NamedTuple):
@@ -58,34 +67,38 @@ def split_and_merge(
     tol: float,
     max_iter: int,
     tries: int = 5,
+    anyway: int = 0,
 ) -> EMResult:
     """Exchange merges for splits as long as one of the ``tries`` most promising gains.
 
     On small data all of them take their first steps at once, and the best goes on.
     """
-    if len(fit.parameters.weights) < 2 or likelihood.kind.common or fit.interrupted:
+    if len(fit.parameters.weights) < 2 or fit.interrupted:
         return fit
     n_iter = fit.n_iter
     together = tries if likelihood.X.size <= SMALL_DATA else 1
-    improved = True
+    improved, surplus = True, 0.0
     while improved:
         improved = False
         candidates = _candidates(likelihood, fit.parameters, rng)[:tries]
         for i in range(0, len(candidates), together):
             batch = candidates[i : i + together]
-            trial = max(likelihood.look_at(batch, EXCHANGE_STEPS), key=lambda trial: trial.worth)
+            promise = batch[0].gain
+            if together == 1 and i >= anyway and promise + surplus <= 0:
+                break
+            trials = likelihood.look_at([one.parameters for one in batch], EXCHANGE_STEPS)
+            trial = max(trials, key=lambda trial: trial.worth)
             n_iter += len(batch) * EXCHANGE_STEPS
-            if trial.log_posterior < fit.log_posterior - PROMISING and not trial.interrupted:
-                continue
-            if not trial.interrupted:
+            if trial.log_posterior >= fit.log_posterior - PROMISING and not trial.interrupted:
                 trial = likelihood.fit(trial.parameters, tol=tol, max_iter=max_iter)
                 n_iter += trial.n_iter
-            gains = trial.log_posterior > fit.log_posterior + 10 * tol
-            if gains:
+            gain = trial.log_posterior - fit.log_posterior
+            surplus = max(surplus, gain - promise)
+            if gain > 10 * tol:
                 fit, improved = trial, True
             if trial.interrupted:
                 return fit._replace(n_iter=n_iter, interrupted=True)
-            if gains:
+            if improved:
                 break
     return fit._replace(n_iter=n_iter)
 
@@ -116,7 +129,7 @@ def relocations(
 
 def _candidates(
     likelihood: RowLikelihood, parameters: Parameters, rng: np.random.Generator
-) -> list[Parameters]:
+) -> list[Attempt]:
     """Mixtures with one component split, and two others merged or one other left out.
 
     The most promising come first; the very first has all promising exchanges made at once that do
@@ -142,16 +155,16 @@ def _candidates(
         scored += [Exchange(split.gain - dropped[i], k, i, i) for i in others]
         scored += [Exchange(split.gain - losses[i, j], k, i, j) for i, j in combinations(others, 2)]
     scored.sort(key=lambda exchange: (-np.round(exchange.gain, DIGITS), exchange[1:]))
-    if likelihood.X.size > SMALL_DATA:  # where a try is dear, scores are good
-        scored = [exchange for exchange in scored if exchange.gain > HOPELESS]
 
     def made(mixture: Parameters, exchange: Exchange) -> Parameters:
         return _exchanged(kind, mixture, splits[exchange.k], exchange)
 
-    found = [made(parameters, exchange) for exchange in _without_repetition(scored, 2 * m)]
+    kept = _without_repetition(scored, 2 * m)
+    found = [Attempt(exchange.gain, made(parameters, exchange)) for exchange in kept]
     together = _independent(scored)
     if len(together) > 1:
-        found.insert(0, reduce(made, together, parameters))
+        gain = sum(exchange.gain for exchange in together)
+        found.insert(0, Attempt(gain, reduce(made, together, parameters)))
     return found
 
 
@@ -282,6 +295,8 @@ def merge_losses(kind: Kind, parameters: Parameters) -> np.ndarray:
 
     A component of share λ and covariance Σ contributes λ (log λ - log det Σ / 2) + constant.
     """
+    if kind.common:
+        return _common_losses(kind, parameters)
     weights, means, covariances = parameters
     m, n = means.shape
     covariance = kind.of(covariances, n)
@@ -295,14 +310,33 @@ def merge_losses(kind: Kind, parameters: Parameters) -> np.ndarray:
     return losses
 
 
+def _common_losses(kind: Kind, parameters: Parameters) -> np.ndarray:
+    """What merging each pair costs if they do not overlap and share a covariance; (m, m).
+
+    To first order, d² being the squared distance of the means in units of the covariance: half of
+    λ_i λ_j d² / (λ_i + λ_j), and what the components' own shares say.
+    """
+    weights, means, covariances = parameters
+    squares, _ = kind.whitened_squares(covariances, means[None] - means[:, None])
+    share = weights[:, None] + weights
+    own = weights * np.log(np.maximum(weights, 1e-300))
+    return np.asarray(
+        np.outer(weights, weights) / share * squares / 2
+        + (own[:, None] + own)
+        - share * np.log(np.maximum(share, 1e-300))
+    )
+
+
 def merged(
     kind: Kind, parameters: Parameters, i: int, j: int
 ) -> tuple[float, np.ndarray, np.ndarray]:
-    """Share, mean and covariance of two components together."""
+    """Share, mean and covariance of two components together; a common covariance stays."""
     weights, means, covariances = parameters
     share = float(weights[i] + weights[j])
     a, b = weights[i] / share, weights[j] / share
     mean = a * means[i] + b * means[j]
+    if kind.common:
+        return share, mean, covariances
     within = a * covariances[i] + b * covariances[j]
     return share, mean, within + a * b * kind.outer(means[i] - means[j])
 

@@ -68,7 +68,7 @@ def shrunk(likelihood: RowLikelihood, parameters: Parameters) -> list[Parameters
     """Mixtures with two components merged, or one left out; what should lose least comes first."""
     kind, m = likelihood.kind, len(parameters.weights)
     dropped = drop_losses(likelihood, parameters)
-    losses = _common_losses(kind, parameters) if kind.common else merge_losses(kind, parameters)
+    losses = merge_losses(kind, parameters)
     scored = [(float(dropped[i]), i, i) for i in range(m)]
     scored += [(float(losses[i, j]), i, j) for i, j in combinations(range(m), 2)]
     scored.sort(key=lambda one: (np.round(one[0], DIGITS), one[1:]))
@@ -91,30 +91,9 @@ def _divided(kind: Kind, parameters: Parameters, k: int, halves: Parameters) -> 
 def _united(kind: Kind, parameters: Parameters, i: int, j: int) -> Parameters:
     """Components i and j in place i, or i = j left out."""
     weights, means, covariances = (part.copy() for part in parameters)
-    if i != j and kind.common:
-        share = weights[i] + weights[j]
-        means[i] = (weights[i] * means[i] + weights[j] * means[j]) / share
-        weights[i] = share
-    elif i != j:
+    if i != j:
         weights[i], means[i], one = merged(kind, parameters, i, j)
         covariances = kind.replaced(covariances, [i], one[None])
     kept = np.delete(np.arange(len(weights)), j)
     weights = weights[kept] * (parameters.weights.sum() / weights[kept].sum())
     return Parameters(weights, means[kept], kind.taken(covariances, kept))
-
-
-def _common_losses(kind: Kind, parameters: Parameters) -> np.ndarray:
-    """What merging each pair costs if they do not overlap and share a covariance; (m, m).
-
-    To first order, d² being the squared distance of the means in units of the covariance: half of
-    λ_i λ_j d² / (λ_i + λ_j), and what the components' own shares say.
-    """
-    weights, means, covariances = parameters
-    squares, _ = kind.whitened_squares(covariances, means[None] - means[:, None])
-    share = weights[:, None] + weights
-    own = weights * np.log(np.maximum(weights, 1e-300))
-    return np.asarray(
-        np.outer(weights, weights) / share * squares / 2
-        + (own[:, None] + own)
-        - share * np.log(np.maximum(share, 1e-300))
-    )

@@ -12,30 +12,39 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
+from scipy.optimize import linear_sum_assignment
 
 from momentmix.data.parameters import Parameters
 from momentmix.likelihood.em import EMResult, Likelihood
-from momentmix.likelihood.moves import SMALL_DATA, relocations, split_and_merge
+from momentmix.likelihood.moves import SMALL_DATA, TRIED_ANYWAY, relocations, split_and_merge
 from momentmix.likelihood.rows import RowLikelihood
 from momentmix.likelihood.scoring import scored
 from momentmix.likelihood.starts import InitParams, plain_starts
-from momentmix.matching.fit import Fit
+from momentmix.matching.fit import Agreement, Fit
 from momentmix.solvers import Solution
 from momentmix.support.parallel import single_threaded_blas
 
-#: Small data are searched in batches after the first start: so many starts take a few steps each,
-#: so many of them are carried on, and there are so many batches. On others one start will do.
-BATCH, CARRIED, BATCHES = 8, 3, 2
+#: Starts are made in batches, which take their first steps together; so many of the best in each
+#: are followed to an end, and there are so many batches. On small data, where the steps of several
+#: mixtures at once cost little more than those of one, batches are larger than the four kinds of
+#: k-means.
+BATCH, CARRIED, BATCHES = 4, 4, 2
+SMALL_BATCH, SMALL_CARRIED = 8, 3
 #: Without a prior the batches are this many times as large.
 RUGGED = 4
-#: No exchange repairs a covariance that all components share. There are then this many times as
-#: many batches, and as many starts must agree.
-UNREPAIRED = 2
-#: EM steps after which starts are compared.
-FIRST_STEPS = 12
-#: Starts that must end at the best optimum before no more are tried, and nats a row within which
+#: EM steps after which starts are compared. Five tell a start in the right basin from the others
+#: as well as twelve did, on the tables and simulations of the benchmarks.
+FIRST_STEPS = 5
+#: The search ends without agreement when it has gone on for so many times as long as it took to
+#: find the best. With 2 it missed optima of real tables that it found with 3.
+PERSISTENCE = 3
+#: Starts that must end at the best groups before no more are tried, and nats a row within which
 #: two ends of EM, which creeps at last, are the same optimum.
 AGREEING, SAME = 2, 5e-4
+#: Share of the rows in either of two groups that are in both if the groups are the same. Between
+#: groups that overlap a row in twenty may change sides; a group that another solution lacks shares
+#: half of its rows with some other at best.
+SHARED = 0.9
 
 
 @dataclass(frozen=True)
@@ -49,7 +58,8 @@ class Candidate:
 class LikelihoodSearch:
     """EM from one start after the other, each repaired, until enough agree on the best.
 
-    ``callback`` is told "likelihood" and the value that each start has led to.
+    ``callback`` is told "likelihood" and the value that each start has led to. A ``thorough`` search
+    does not give up before its candidates are at an end.
     """
 
     def __init__(
@@ -59,22 +69,24 @@ class LikelihoodSearch:
         tol: float,
         max_iter: int,
         callback: Callable[[str, float], None],
+        thorough: bool = False,
     ) -> None:
+        self.thorough = thorough
         self.likelihood, self.rng, self.callback = likelihood, rng, callback
         self.tol, self.max_iter = tol, max_iter
         small = likelihood.X.size <= SMALL_DATA
         self.rough = max(tol, 1e-5 if small else 1e-4)
         self.n_iter, self.interrupted = 0, False
-        common = likelihood.kind.common
         # Without a prior the highest peaks are narrow: where two starts agree there are others.
-        free = likelihood.prior is None and likelihood.variance is None and not common
+        free = likelihood.prior is None and likelihood.variance is None and not likelihood.kind.common
         self.rugged = free and small
-        self.patience = UNREPAIRED if common else 1
         self.best: EMResult | None = None
         self.origin: Candidate | None = None  # where the best came from
         self.values: list[float] = []  # log-likelihoods that starts have led to
         self._log_posteriors: list[float] = []
-        self._ends = 0  # starts that ended at the best
+        self._ends: list[tuple[float, np.ndarray]] = []  # log posterior and groups of each end
+        self._labels = np.empty(0, dtype=np.intp)  # the groups of the best
+        self._found_after = 0  # iterations, when the best was found
         self.curvature: np.ndarray | None = None  # of all rows at the end, where it is known
 
     def run(self, candidates: Iterable[Candidate], repair: bool) -> None:
@@ -83,8 +95,10 @@ class LikelihoodSearch:
             if self.interrupted:  # while a candidate was being made
                 return
             self._look_at(candidate, repair)
-            if self.interrupted or (repair and self._settled):
-                return
+            if self.interrupted or (repair and (self._settled or self._is_long_enough)):
+                break
+        if repair and self.best is not None and not (self.interrupted or self._settled):
+            self._try_anyway(self.best)
 
     def finished(
         self, likelihood: Likelihood, candidates: Iterable[Candidate], repair: bool
@@ -129,24 +143,53 @@ class LikelihoodSearch:
             interrupted=self.interrupted,
             history=() if start is None else tuple(start.history),
             log_likelihoods=tuple(self.values),
+            agreement=self.agreement if self._ends else None,
             curvature=self.curvature,
         )
 
     def _look_at(self, candidate: Candidate, repair: bool) -> None:
-        """Where EM from a candidate leads, with exchanges of a merge for a split if asked for."""
+        """Where EM from a candidate leads, with exchanges of a merge for a split if asked for.
+
+        A candidate that has the groups of the best already is on its way there, and ends there.
+        """
         likelihood, tol, max_iter = self.likelihood, self.rough, self.max_iter
+        if repair and self.best is not None and not self.rugged:
+            if self._is_best(groups := self._groups(candidate.parameters)):
+                self._end(self.best, groups)
+                return
+            max_iter = min(max_iter, self._steps_left)
         result = likelihood.fit(candidate.parameters, tol=tol, max_iter=max_iter)
         self._noted(result, 0)
         known = any(abs(result.log_posterior - seen) < SAME for seen in self._log_posteriors)
-        self._consider(result, candidate)
+        self._log_posteriors.append(result.log_posterior)
         if repair and not known and not self.interrupted:  # the same optimum is repaired once
             repaired = split_and_merge(likelihood, result, self.rng, tol=tol, max_iter=max_iter)
             result = self._noted(repaired, result.n_iter)
-            self._consider(result, candidate)
-        assert self.best is not None
-        self._ends += result.log_posterior > self.best.log_posterior - SAME
-        self.values.append(result.log_likelihood)
+            self._log_posteriors.append(result.log_posterior)
+        groups = self._groups(result.parameters)
+        self._consider(result, candidate, groups)
+        self._end(result, groups)
         self.callback("likelihood", result.log_likelihood)
+
+    def _try_anyway(self, best: EMResult) -> None:
+        """Exchanges that promise nothing, of a best that was found but once."""
+        tol, max_iter = self.rough, self.max_iter
+        repaired = split_and_merge(
+            self.likelihood, best, self.rng, tol=tol, max_iter=max_iter, anyway=TRIED_ANYWAY
+        )
+        self._noted(repaired, best.n_iter)
+        groups = self._groups(repaired.parameters)
+        self._consider(repaired, Candidate(repaired.parameters), groups)
+
+    def _groups(self, parameters: Parameters) -> np.ndarray:
+        """The component that each row most probably belongs to; (p,)."""
+        return np.asarray(np.argmax(self.likelihood.log_joint(parameters), axis=1))
+
+    def _is_best(self, groups: np.ndarray) -> bool:
+        """Whether groups are those of the best so far."""
+        assert self.best is not None
+        m = len(self.best.parameters.weights)
+        return same_groups(self._labels, groups, m, self.likelihood.weights)
 
     def _noted(self, result: EMResult, before: int) -> EMResult:
         """A result, of which so many iterations were counted before."""
@@ -154,32 +197,59 @@ class LikelihoodSearch:
         self.interrupted = self.interrupted or result.interrupted
         return result
 
-    def _consider(self, result: EMResult, candidate: Candidate) -> None:
-        self._log_posteriors.append(result.log_posterior)
+    def _end(self, result: EMResult, groups: np.ndarray) -> None:
+        self._ends.append((result.log_posterior, groups))
+        self.values.append(result.log_likelihood)
+
+    def _consider(self, result: EMResult, candidate: Candidate, groups: np.ndarray) -> None:
         if self.best is None or result.worth > self.best.worth:
-            if self.best is None or result.log_posterior > self.best.log_posterior + SAME:
-                self._ends = 0  # another optimum, at which nothing has ended yet
-            self.best, self.origin = result, candidate
+            self.best, self.origin, self._found_after = result, candidate, self.n_iter
+            self._labels = groups
+
+    @property
+    def agreement(self) -> Agreement:
+        """How many of the starts have ended at the groups of the best."""
+        same = [self._is_best(groups) for _, groups in self._ends]
+        others = [value for (value, _), it in zip(self._ends, same, strict=True) if not it]
+        assert self.best is not None
+        gap = self.best.log_posterior - max(others, default=-np.inf)
+        return Agreement(len(same), sum(same), float(gap))
 
     @property
     def _settled(self) -> bool:
-        """Whether enough starts have ended at the best optimum known."""
-        return self._ends >= self.patience * AGREEING and not self.rugged
+        """Whether enough starts have ended at the best groups known."""
+        if len(self._ends) < AGREEING or self.rugged:
+            return False
+        return self.agreement.agreeing >= AGREEING
+
+    @property
+    def _steps_left(self) -> int:
+        """The EM steps that may still be taken in vain; a few more for a start on its way."""
+        if self.thorough or self.rugged:
+            return self.max_iter
+        return max(PERSISTENCE * self._found_after - self.n_iter, FIRST_STEPS)
+
+    @property
+    def _is_long_enough(self) -> bool:
+        """Whether so much was tried in vain since the best was found that little hope is left."""
+        vain = self.n_iter > PERSISTENCE * self._found_after
+        return vain and not (self.thorough or self.rugged)
 
     def promising(self, m: int, init: InitParams = "auto") -> Iterator[Candidate]:
-        """Plain starts of m components; on small data the better ones of many."""
+        """Plain starts of m components, in batches; of each the better ones, the best first.
+
+        The first batch has one of each kind.
+        """
         starts = plain_starts(self.likelihood, m, self.rng, init)
-        yield Candidate(next(starts))
-        if self.likelihood.X.size > SMALL_DATA:
-            return
-        more = RUGGED if self.rugged else 1
-        for _ in range(self.patience * BATCHES):
-            yield from self._better(list(islice(starts, more * BATCH)), more * CARRIED)
+        more, batch, carried = RUGGED if self.rugged else 1, BATCH, CARRIED
+        if self.likelihood.X.size <= SMALL_DATA:
+            batch, carried = more * SMALL_BATCH, more * SMALL_CARRIED
+        for _ in range(BATCHES):
+            yield from self._better(list(islice(starts, batch)), carried)
         if self.rugged and m > 1 and self.best is not None:
             for _ in range(BATCHES):
-                count = more * BATCH
-                moved = relocations(self.likelihood, self.best.parameters, self.rng, count)
-                yield from self._better(moved, CARRIED)
+                moved = relocations(self.likelihood, self.best.parameters, self.rng, batch)
+                yield from self._better(moved, SMALL_CARRIED)
 
     def _better(self, starts: list[Parameters], count: int) -> Iterator[Candidate]:
         """The better ones of some starts, after a few steps of each."""
@@ -188,6 +258,19 @@ class LikelihoodSearch:
         self.interrupted = self.interrupted or any(result.interrupted for result in looked_at)
         looked_at.sort(key=lambda result: -result.worth)
         yield from (Candidate(result.parameters) for result in looked_at[:count])
+
+
+def same_groups(one: np.ndarray, other: np.ndarray, m: int, weights: np.ndarray) -> bool:
+    """Whether two divisions of rows with weights (p,) into m groups are the same but for a few.
+
+    The labels are from 0 to m - 1. Groups that belong together share at least ``SHARED`` of the
+    rows that are in either.
+    """
+    both = np.zeros((m, m))
+    np.add.at(both, (one, other), weights)
+    either = both.sum(axis=1)[:, None] + both.sum(axis=0) - both
+    overlap = np.where(either > 0, both / np.maximum(either, 1e-300), 1.0)
+    return bool(np.min(overlap[linear_sum_assignment(-overlap)]) >= SHARED)
 
 
 def reached(fit: Fit, result: EMResult, n_iter: int | None = None) -> Fit:

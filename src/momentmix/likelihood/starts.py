@@ -1,9 +1,16 @@
-"""Where EM starts without moments: at the clusters of k-means, and around random rows."""
+"""Where EM starts without moments: at the clusters of k-means, and around random rows.
+
+K-means asks which rows are near each other, and that depends on the coordinates. No kind of them is
+best everywhere: whitened ones hide clusters that the features show, standardised ones hide
+those that stand out in common units, and a user's units may mean nothing. So the first starts are
+those of k-means in one kind after the other, the directions of least fourth moment among them.
+"""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
+from functools import cache
 from itertools import count
 from typing import Literal, TypeAlias
 
@@ -13,12 +20,21 @@ from sklearn.exceptions import ConvergenceWarning
 
 from momentmix.data.content import DIGITS
 from momentmix.data.parameters import Parameters
+from momentmix.likelihood.directions import flattest_directions
 from momentmix.likelihood.rows import RowLikelihood
 from momentmix.matching.starts import random_points, spread_points
 from momentmix.support.parallel import single_threaded_openmp
 
 #: Which starts there are to be: several kinds, or one by the name that scikit-learn gives it.
 InitParams: TypeAlias = Literal["auto", "kmeans", "k-means++", "random", "random_from_data"]
+#: Share of a variance that two clusters may explain at most; two values of a column alone explain
+#: all of it.
+MOST_BETWEEN = 0.9
+#: Rows that k-means looks at, at most, or so many for each cluster.
+CLUSTERED, ROWS_EACH = 2000, 100
+#: Directions of least fourth moment in which k-means is run at most; with more, it sees as little
+#: as in all of them.
+MOST_DIRECTIONS = 4
 
 
 def plain_starts(
@@ -28,27 +44,55 @@ def plain_starts(
     init: InitParams = "auto",
     sheltered: bool = False,
 ) -> Iterator[Parameters]:
-    """Starts of EM without end, of one kind; for "auto" k-means twice, then around random rows.
+    """Starts of EM without end, of one kind; for "auto" k-means in each of the views, then others.
 
-    Distances are taken in the features' own units and in those of the fit, in turn: a full
-    covariance makes all directions alike, and hides clusters that the features show. Where some
-    rows may belong to no component (or ``sheltered``), starts are made from the others: by turns
-    from all that have neighbours, and from the denser part of the rows.
+    Where some rows may belong to no component (or ``sheltered``), starts are made from the others:
+    by turns from all that have neighbours, and from the denser part of the rows.
     """
     sheltered = sheltered or likelihood.background is not None
     parts = likelihood.crowds if sheltered else [likelihood]
-    views = [_views(part) for part in parts]
+    views = [views_of(part, m) for part in parts]
     for i in count():
-        kind = ("kmeans" if i < 2 else "random_from_data") if init == "auto" else init
         part, seen = parts[i % len(parts)], views[i % len(parts)]
-        yield STARTS[kind](part, seen[(i // len(parts)) % len(seen)], m, rng)
+        turn = i // len(parts)
+        kind = ("kmeans" if turn < len(seen) else "random_from_data") if init == "auto" else init
+        yield STARTS[kind](part, seen[turn % len(seen)](), m, rng)
 
 
-def _views(likelihood: RowLikelihood) -> list[np.ndarray]:
-    views = [likelihood.X]
-    if likelihood.to_features is not None:
-        views.insert(0, likelihood.X @ likelihood.to_features)
-    return [np.round(view, DIGITS) for view in views]
+def views_of(likelihood: RowLikelihood, m: int) -> list[Callable[[], np.ndarray]]:
+    """The rows in several kinds of coordinates, each made when it is first asked for; (p, any).
+
+    Features in units of their deviations; the directions of least fourth moment, of which m clusters
+    need m - 1; features in units of what would be the deviation within each of two clusters, whose
+    distance has the share r of the variance if the fourth moment is 3 - 2r²; and the coordinates of
+    the fit, if they are others.
+    """
+
+    def features() -> np.ndarray:
+        A = likelihood.to_features
+        return likelihood.X if A is None else likelihood.X @ A
+
+    def standardised() -> np.ndarray:
+        U = features()
+        spread = np.sqrt(likelihood.weights @ (U - likelihood.weights @ U) ** 2)
+        return np.asarray(U / np.where(spread > 0, spread, 1.0))
+
+    def unfolded() -> np.ndarray:
+        U = standardised()
+        fourths = likelihood.weights @ (U - likelihood.weights @ U) ** 4
+        between = np.sqrt(np.clip((3 - fourths) / 2, 0, MOST_BETWEEN**2))
+        return np.asarray(U / np.sqrt(1 - between))
+
+    def flat() -> np.ndarray:
+        A = flattest_directions(likelihood.X, likelihood.weights, min(m - 1, MOST_DIRECTIONS))
+        return likelihood.X @ A.T
+
+    views: list[Callable[[], np.ndarray]] = [standardised]
+    if likelihood.X.shape[1] > 1:
+        views += [flat] if m > 1 else []
+        views += [unfolded]
+        views += [lambda: likelihood.X] if likelihood.to_features is not None else []
+    return [cache(lambda view=view: np.round(view(), DIGITS)) for view in views]
 
 
 def cluster_start(
@@ -111,11 +155,17 @@ def nearest_start(likelihood: RowLikelihood, X: np.ndarray, points: np.ndarray) 
 def kmeans_labels(
     X: np.ndarray, weights: np.ndarray | None, m: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Clusters of one run of k-means, as responsibilities (p, m)."""
+    """Clusters of one run of k-means, as responsibilities (p, m); of many rows, some are looked at.
+
+    EM and its repairs look at all of them soon enough.
+    """
     seed = int(rng.integers(2**31))
     if len(X) <= m:  # a cluster each, and none for the rest
         return np.eye(len(X), m)
+    step = max(1, len(X) // max(CLUSTERED, ROWS_EACH * m))
     with warnings.catch_warnings(), single_threaded_openmp():
         warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct points than clusters
-        labels = KMeans(m, n_init=1, random_state=seed).fit(X, sample_weight=weights).labels_
+        some = None if weights is None else weights[::step]
+        means = KMeans(m, n_init=1, random_state=seed).fit(X[::step], sample_weight=some)
+        labels = means.predict(X) if step > 1 else means.labels_
     return (labels[:, None] == np.arange(m)).astype(float)

@@ -3,10 +3,35 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from momentmix.data.parameters import Parameters
+
+
+class Agreement(NamedTuple):
+    """How many starts of a search came to the same groups."""
+
+    starts: int  #: that were followed to an end
+    agreeing: int  #: of them that ended at the groups of the best
+    gap: float  #: nats a row from the best to the best of the others; infinite if there are none
+
+    @property
+    def sentence(self) -> str:
+        """The same in words, with what to do where starts disagree."""
+        if self.starts == 1:
+            return "One start was followed; ask for more with n_init to see whether others agree."
+        if self.starts == self.agreeing:
+            who = "Both" if self.starts == 2 else f"All {self.starts}"
+            return f"{who} starts agree on the groups."
+        below = f"the next best is {self.gap:.2g} nats a row below"
+        if self.agreeing > 1:
+            return f"{self.agreeing} of {self.starts} starts agree on the groups; {below}."
+        return (
+            f"The starts disagree: one of {self.starts} led to these groups, and {below}. Ask for "
+            "more with n_init, and see whether the groups stay."
+        )
 
 
 @dataclass(frozen=True)
@@ -27,6 +52,7 @@ class Fit:
     interrupted: bool = False
     history: tuple[float, ...] = ()  # the moment cost after each iteration
     log_likelihoods: tuple[float, ...] = ()  # that the starts have led to
+    agreement: Agreement | None = None  # of the starts, where there was a search
     bound: float = 0.0  # that a fit of moments kept variances above; 0 if it did not have to
     prior_strength: float = 0.0  # in rows; 0 without a prior
     curvature: np.ndarray | None = None  # -∂² of the log posterior a row, where it is known

@@ -273,4 +273,6 @@ class FitSummary:
             found.append(limit)
         if self.errors is not None and (large := errors_remark(self.columns)):
             found.append(large)
-        return found + remarks(self.mixture, self.members, self.matches, self.collapsed, self.tests)
+        found += remarks(self.mixture, self.members, self.matches, self.collapsed, self.tests)
+        agreement = getattr(self.estimator, "agreement_", None)
+        return found if agreement is None else [*found, agreement.sentence]
