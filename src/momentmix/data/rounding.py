@@ -10,9 +10,11 @@ import numpy as np
 
 #: Rows that are looked at, in even steps through the data.
 MOST_ROWS = 5000
-#: A column counts as rounded if it has fewer distinct values than this share of the rows, but so
-#: many at least: two or three values are kinds, not measurements.
-FEW_VALUES, SEVERAL = 0.8, 5
+#: A column counts as rounded if it has fewer distinct values than this share of the rows. Of two
+#: values, such as 0 and 1, the step is their distance.
+FEW_VALUES = 0.8
+#: Digits of a constant column's value up to which it was written by hand, or measured.
+MOST_DIGITS = 7
 #: The step is the least gap, or that but for this share of the gaps: a few values may be finer.
 FINER = 0.05
 #: All but a share of the gaps are whole numbers of steps, but for a share of a step. Gaps between
@@ -39,6 +41,41 @@ def rounding_variances(
     )
 
 
+def constant_columns(X: np.ndarray) -> np.ndarray:
+    """The places of columns whose values are all the same but for rounding; NaN is a gap."""
+    size = np.nanmax(np.abs(X), axis=0)
+    spread = np.nanmax(X, axis=0) - np.nanmin(X, axis=0)
+    return np.flatnonzero(spread <= 16 * np.finfo(float).eps * size)
+
+
+def constant_variances(values: np.ndarray, steps: np.ndarray, units: np.ndarray) -> np.ndarray:
+    """The least variances of columns that are constant, so that new values have bounded densities.
+
+    A value such as 273.15 was rounded to a step of 0.01, which hides 0.01²/12. A value of more
+    digits than anybody writes tells its magnitude alone. Of 0 the other columns tell: their step, if
+    all have the same one, or else the middle of their units.
+
+    Parameters
+    ----------
+    values, units : (n,)
+        The values, and what stands for the units of columns that have none of their own.
+    steps : (q,)
+        The steps of all columns that are rounded.
+    """
+    common = float(steps[0]) if len(steps) and np.ptp(steps) <= 1e-9 * steps[0] else 0.0
+    result = []
+    for value, unit in zip(values, units, strict=True):
+        digits, exponent = f"{abs(value):.15e}".split("e")
+        written = digits.replace(".", "").rstrip("0")
+        step = 10.0 ** min(int(exponent) - len(written) + 1, 0)  # of a whole number, 1
+        if value == 0:
+            result.append(common**2 / 12 if common else float(unit) ** 2)
+        else:
+            rounded = len(written) <= MOST_DIGITS and step > 10.0**-MOST_DIGITS * abs(value)
+            result.append(step**2 / 12 if rounded else float(value) ** 2)
+    return np.array(result)
+
+
 def least_variances(X: np.ndarray) -> np.ndarray:
     """What rounding to float64 alone has hidden; (n,)."""
     return np.spacing(np.nanmax(np.abs(X), axis=0)) ** 2 / 12
@@ -51,7 +88,7 @@ def _rounding_step(column: np.ndarray, rows: float) -> float:
     size = np.max(np.abs(ordered[[0, -1]]))
     gaps = gaps[gaps > max(1e-9 * span, 16 * np.finfo(float).eps * size)]
     values = len(gaps) + 1
-    if not SEVERAL <= values < FEW_VALUES * rows:
+    if not 2 <= values < FEW_VALUES * rows:
         return 0.0
     for step in (np.min(gaps), np.quantile(gaps, FINER, method="lower")):
         counted = gaps / step

@@ -13,7 +13,12 @@ from momentmix.data.dominance import warn_of_dominance
 from momentmix.data.frame import Frame
 from momentmix.data.gaps import check_gaps
 from momentmix.data.observed import ObservedData
-from momentmix.data.rounding import least_variances, rounding_variances
+from momentmix.data.rounding import (
+    constant_columns,
+    constant_variances,
+    least_variances,
+    rounding_variances,
+)
 from momentmix.data.rows import rows_to_fit
 from momentmix.data.sources import AtomData, Data, TensorData
 from momentmix.distributions.moment_tensors import MomentTensors
@@ -258,8 +263,17 @@ def _floor(
     least: float,
     rounding: bool,
 ) -> Bound:
-    """The least covariance in a frame, also by what rounding of the rows has hidden."""
-    hidden = least_variances(X)
+    """The least covariance in a frame, also by what rounding of the rows has hidden.
+
+    A column that is constant has no variance which the least one could be relative to.
+    """
+    hidden, rounded = least_variances(X), rounding_variances(X, weights, count)
     if rounding:
-        hidden = np.maximum(hidden, rounding_variances(X, weights, count))
+        hidden = np.maximum(hidden, rounded)
+    constant = constant_columns(X)
+    if len(constant) and not frame.kind.one_unit:
+        steps = np.sqrt(12 * rounded[rounded > 0])
+        values = np.nanmax(X[:, constant], axis=0)
+        fresh = constant_variances(values, steps, frame.units[constant])
+        hidden[constant] = np.maximum(hidden[constant], fresh)
     return frame.bound(least, hidden)
