@@ -23,7 +23,7 @@ from momentmix.data.rows import rows_to_fit
 from momentmix.data.sources import AtomData, Data, TensorData, data_of
 from momentmix.distributions.mixture import Mixture
 from momentmix.distributions.moment_tensors import MomentTensors
-from momentmix.estimators.collapse import warn_of_collapse, warn_of_end
+from momentmix.estimators.collapse import warn_of_collapse, warn_of_constant_columns, warn_of_end
 from momentmix.estimators.predictions import MixturePredictions
 from momentmix.estimators.rows import Table, checked_rows
 from momentmix.fitting.asked import Sizes
@@ -222,6 +222,7 @@ class MixtureEstimator(MixturePredictions):
         except KeyboardInterrupt:  # there is a fit, which is not to be lost
             fit = problem.restored(replace(fit, interrupted=True))
         self._set(problem, fit)
+        warn_of_constant_columns(problem.constant, self.mixture_)
         if collapse is not None:
             self.collapsed_ = np.flatnonzero(collapse.flat | collapse.thin)
             warn_of_collapse(collapse, self.mixture_, of_rows=problem.likelihood is not None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from momentmix.distributions.mixture import Mixture
@@ -19,6 +21,25 @@ def warn_of_end(fit: Fit, max_iter: int, tol: float) -> None:
             f"the fit did not converge in max_iter={max_iter} iterations; raise max_iter or tol "
             f"(now {tol:g}), or ask for fewer components"
         )
+
+
+def warn_of_constant_columns(places: Sequence[int], mixture: Mixture) -> None:
+    """Warn of columns with one value, by name: they tell no groups, and new values there are odd."""
+    if not places:
+        return
+    names = [
+        str(place) if mixture.feature_names is None else mixture.feature_names[place]
+        for place in places
+    ]
+    shown = names if len(names) <= 8 else [*names[:7], f"{len(names) - 7} more"]
+    one = len(names) == 1
+    warn_user(
+        f"column{'s' * (not one)} {', '.join(shown)} {'is' if one else 'are'} constant in these "
+        f"rows and {'tells' if one else 'tell'} nothing about groups; a new value there counts as "
+        f"odd, by a width that follows from the value alone. Leave {'it' if one else 'them'} out, "
+        "unless new rows should be judged by that",
+        CollapseWarning,
+    )
 
 
 def warn_of_collapse(collapse: Collapse, mixture: Mixture, of_rows: bool) -> None:

@@ -80,7 +80,16 @@ def _of_rows(rows: AtomData, plan: Plan, frame: Frame | None) -> Problem:
     matched = tensors_of(scaled, plan.order) if plan.tensors else scaled
     moments = _moments(matched, frame, plan, weights, likelihood.floor)
     passes = int(plan.tensors)
-    return Problem(frame, moments, likelihood, rows.count, likelihood.floor, rows, passes=passes)
+    return Problem(
+        frame,
+        moments,
+        likelihood,
+        rows.count,
+        likelihood.floor,
+        rows,
+        passes=passes,
+        constant=tuple(constant_columns(rows.X)),
+    )
 
 
 def _of_observed(data: ObservedData, plan: Plan, frame: Frame | None) -> Problem:
@@ -103,7 +112,8 @@ def _of_observed(data: ObservedData, plan: Plan, frame: Frame | None) -> Problem
     if plan.search == "moments" and not data.gaps:  # with gaps, starts from filled rows will do
         scaled = data.debiased().within(frame)
     moments = _moments(scaled, frame, plan, gaussian_weights(plan.order), likelihood.floor)
-    return Problem(frame, moments, likelihood, data.count, likelihood.floor)
+    constant = tuple(constant_columns(data.table.X))
+    return Problem(frame, moments, likelihood, data.count, likelihood.floor, constant=constant)
 
 
 def resized(problem: Problem, data: AtomData | ObservedData, plan: Plan) -> Problem:
@@ -162,7 +172,8 @@ def _of_blocks(data: BlockData, plan: Plan) -> Problem:
         check_gaps(tensors)
     observed = noisy or look.gaps > 0
     frame = _frame(own if isinstance(own, ObservedData) else TensorData(tensors), plan)
-    some = mixture_problem(own, replace(plan, tensors=False), frame).likelihood
+    drawn = mixture_problem(own, replace(plan, tensors=False), frame)
+    some = drawn.likelihood
     assert isinstance(some, RowLikelihood)
     some.count = tensors.weight
     likelihood = BlockLikelihood(
@@ -181,7 +192,15 @@ def _of_blocks(data: BlockData, plan: Plan) -> Problem:
     source = TensorData(tensors, tensors.weight) if explicit else data
     scaled, weights = source.within(frame), gaussian_weights(plan.order)
     moments = _moments(scaled, frame, plan, weights, some.floor)
-    return Problem(frame, moments, likelihood, tensors.weight, some.floor, elsewhere=data.elsewhere)
+    return Problem(
+        frame,
+        moments,
+        likelihood,
+        tensors.weight,
+        some.floor,
+        elsewhere=data.elsewhere,
+        constant=drawn.constant,
+    )
 
 
 def moments_of_blocks(data: BlockData, plan: Plan) -> tuple[Data, float]:

@@ -57,7 +57,7 @@ class Coordinates(Protocol):
 class Collapse(NamedTuple):
     """Which components are not to be trusted; all (m,)."""
 
-    flat: np.ndarray  # those without extent in some direction
+    flat: np.ndarray  # those without extent in some direction, constant columns apart
     thin: np.ndarray  # those that rest on too few samples
     counts: np.ndarray  # samples that each rests on
 
@@ -80,6 +80,7 @@ class Problem:
     passes: int = 0  # over rows in memory, that it took to get here
     definite: bool = True  # covariances can be inverted; known noise may be singular
     widths: np.ndarray | None = None  # of the box of a background, in the units of X; (n,)
+    constant: tuple[int, ...] = ()  # columns that are constant in the rows
 
     def collapse(self, fit: Fit) -> Collapse | None:
         """Which components have collapsed; None where covariances are known."""
@@ -87,13 +88,31 @@ class Problem:
             return None
         kind, (weights, means, covariances) = self.frame.kind, fit.parameters
         counts = weights * (self.count if self.likelihood is None else self.likelihood.count)
-        flat = np.broadcast_to(kind.on_floor(covariances, self.floor), weights.shape)
+        flat = np.broadcast_to(self._on_floor(covariances), weights.shape)
         if self.likelihood is None and fit.bound > 0:  # widths that the moments do not tell
             flat = flat | kind.on_floor(covariances, fit.bound)
         thin = np.zeros(len(weights), dtype=bool)
         if len(weights) > 1:
             thin = kind.too_few(counts, means.shape[1])
         return Collapse(flat, thin, counts)
+
+    def _on_floor(self, covariances: np.ndarray) -> np.ndarray:
+        """Which covariances have no extent in some direction, apart from columns without any.
+
+        A constant column is an axis of its own in the coordinates of a fit too.
+        """
+        kind, floor = self.frame.kind, self.floor
+        assert floor is not None
+        if self.constant and not kind.one_unit:
+            n = covariances.shape[-1]
+            kept = np.delete(np.arange(n), self.constant)
+            if len(kept) == 0:
+                return np.zeros(len(covariances), dtype=bool)
+            covariances = np.asarray(kind.of(covariances, n).marginal(kept).array)
+            floor = np.asarray(floor)
+            for axis in range(floor.ndim):
+                floor = floor.take(kept, axis)
+        return kind.on_floor(covariances, floor)
 
     def restored(self, fit: Fit) -> Fit:
         """The fit in the coordinates of X."""
