@@ -20,7 +20,7 @@ from momentmix.estimators.trust import TrustedEstimator
 from momentmix.fitting.asked import Sizes
 from momentmix.fitting.building import mixture_problem
 from momentmix.fitting.orders import mixture_order
-from momentmix.fitting.outliers import BACKGROUND_PARAMETERS
+from momentmix.fitting.outliers import background_parameters
 from momentmix.fitting.plan import Plan, plan_mixture, planned_outliers
 from momentmix.fitting.problem import Problem
 from momentmix.fitting.windowed import windowed_problem
@@ -356,4 +356,6 @@ class MomentMixture(OutlierAnswers, TrustedEstimator):
 
     def _n_parameters(self) -> int:
         count = parameter_count(self.mixture_.atoms.covariance.kind, *self.means_.shape)
-        return count if self.mixture_.background is None else count + BACKGROUND_PARAMETERS
+        if self.mixture_.background is None:
+            return count
+        return count + background_parameters(self.mixture_.n_features)

@@ -10,7 +10,9 @@ the box would be.
 Rows with heavy tails have no such gap between them and their outliers. So if the others do not lie
 about their components as Gaussian rows do, the box is made smaller, and sets more rows aside.
 
-Where there are no outliers the background gains next to nothing, and is left out.
+Clean rows gain by a background too, since its box follows the farthest of them in each feature. So
+it is kept only if it gains more than its share and the ends of its box cost by the BIC, and is left
+out otherwise.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from scipy.stats import chi2
+from scipy.stats import beta, chi2, kstwobign
 
 from momentmix.data.frame import Frame
 from momentmix.data.parameters import Parameters, outlier_share
@@ -33,18 +35,24 @@ from momentmix.matching.fit import Fit
 #: How many times as wide as that of rows that are no outliers the box is. One after the other is
 #: tried, until the others lie about their components as Gaussian ones would, to so much.
 AROUND, FITTING = (3.0, 1.7, 1.4, 1.2, 1.1, 1.0), 0.05
-#: By how much a background that takes too many rows is widened, until it does not.
-THINNER = 1.2
-#: What chance alone may do to the misfit of a single row; of p rows it does less by √p.
-CHANCE = 0.8
+#: Nats by which a background has to be better than its price: it is then twenty times as probable.
+SURE = float(np.log(20))
+#: EM runs, and halvings before each, that find a background thin enough for the share allowed.
+THINNINGS, HALVINGS = 3, 30
+#: What chance alone may do to the misfit of a single row; of p rows it does less by √p. One data
+#: set in a hundred is beyond that, by Kolmogorov's distribution.
+CHANCE = float(kstwobign.isf(0.01))
 #: What setting aside all rows would cost, in units of that misfit.
 COST = 0.1
 #: Turns that the size of the box is found in, EM steps of each, and nats a row at which they end.
-TURNS, STEPS, ROUGH = 5, 30, 1e-4
+TURNS, STEPS, ROUGH = 3, 10, 1e-4
 #: Change of the logarithm of the volume with which the box is found.
 SETTLED = 0.05
-#: Numbers that a background adds to a mixture: its share and its density.
-BACKGROUND_PARAMETERS = 2
+
+
+def background_parameters(n: int) -> int:
+    """Numbers that a background adds to a mixture: its share, and the ends of its box."""
+    return 1 + 2 * n
 
 
 def settled(
@@ -77,7 +85,7 @@ def settled(
         if misfit < max(FITTING, CHANCE / np.sqrt(sample.count)) or start is not None:
             break
     _, fit, rows = min(found, key=lambda one: one[0])
-    if not _gains(_rows(rows), fit):  # and so will not for a better fit
+    if not _is_needed_for(_rows(rows), fit, plan):  # and so will not be for a better fit
         return problem, start or fit
     assert rows.widths is not None
     return with_background(problem, rows.widths, outliers.most), start or fit
@@ -109,50 +117,99 @@ def taken_by_background(likelihood: RowLikelihood, parameters: Parameters) -> fl
     return 1 - float(likelihood.weights @ likelihood.responsibilities(parameters)[0].sum(axis=1))
 
 
-def bounded(problem: Problem, plan: Plan, fit: Fit) -> tuple[Problem, Fit]:
+def thin_background(problem: Problem, plan: Plan, fit: Fit) -> tuple[Problem, Fit]:
     """The fit with so thin a background that it takes no more rows than are allowed.
 
-    EM bounds its share alone; a dense background takes more rows than that.
+    EM bounds its share alone; a dense background takes more rows than that. How thin it has to be
+    for a mixture is found by halving an interval, and EM goes on from there.
     """
-    while not fit.interrupted and problem.widths is not None:
-        likelihood = _rows(problem)
-        if taken_by_background(likelihood, fit.parameters) <= likelihood.most_outliers + 1e-3:
-            break
-        problem = with_background(problem, THINNER * problem.widths, likelihood.most_outliers)
-        likelihood = _rows(problem)
-        result = likelihood.fit(fit.parameters, tol=plan.tol, max_iter=plan.max_iter)
+    most = _rows(problem).most_outliers
+    for _ in range(THINNINGS):
+        wider = _widening(_rows(problem), fit.parameters)
+        if wider == 1.0:
+            return problem, fit
+        assert problem.widths is not None
+        problem = with_background(problem, wider * problem.widths, most)
+        result = _rows(problem).fit(fit.parameters, tol=plan.tol, max_iter=plan.max_iter)
         fit = reached(fit, result)
-    return problem, fit
+        if fit.interrupted:
+            return problem, fit
+    wider = _widening(_rows(problem), fit.parameters)
+    assert problem.widths is not None
+    return with_background(problem, wider * problem.widths, most), fit
+
+
+def _widening(likelihood: RowLikelihood, parameters: Parameters) -> float:
+    """By how much the box has to be wider for a mixture to take no more rows than are allowed."""
+    assert likelihood.background is not None
+    own = np.logaddexp.reduce(likelihood.log_joint(parameters), axis=1)
+    beyond = np.log(max(outlier_share(parameters.weights), 1e-300)) + likelihood.background
+
+    def taken(log_volume: float) -> float:
+        return float(likelihood.weights @ (1 / (1 + np.exp(own - beyond + log_volume))))
+
+    n, most = likelihood.X.shape[1], likelihood.most_outliers
+    if taken(0.0) <= most + 1e-3:
+        return 1.0
+    with np.errstate(over="ignore"):
+        low, high = 0.0, float(np.ptp(own - beyond)) + 1.0
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            low, high = (low, middle) if taken(middle) <= most else (middle, high)
+    return float(np.exp(high / n))
 
 
 def misfit_of_distances(likelihood: RowLikelihood, parameters: Parameters) -> float:
     """How far rows are from lying about their components as Gaussian ones do: from 0 to 1.
 
     The largest difference of two distribution functions: that of the squared distances of rows from
-    the components that they belong to, in units of these, and that of χ². It is 0 where gaps or
-    noise leave distances open.
+    the components that they belong to, in units of these, and that of distances of Gaussian rows
+    from a mean and a covariance of their own: of N rows, those of (N - 1)²/N times a beta
+    variable; of infinitely many, χ². It is 0 where gaps or noise leave distances open.
     """
     if not likelihood.complete:
         return 0.0
-    X, (_, means, covariances) = likelihood.X, parameters
-    squares, _ = likelihood.kind.whitened_squares(covariances, X - means[:, None, :])
-    levels = chi2.cdf(squares.T.reshape(-1), X.shape[1])
+    X, kind, (_, means, covariances) = likelihood.X, likelihood.kind, parameters
+    squares, _ = kind.whitened_squares(covariances, X - means[:, None, :])
     R, _ = likelihood.responsibilities(parameters)
-    weights = (likelihood.weights[:, None] * R).reshape(-1)
-    order = np.argsort(levels)
-    up_to = np.cumsum(weights[order]) / weights.sum()
-    return float(np.max(np.abs(up_to - levels[order])))
+    weights, n = likelihood.weights[:, None] * R, X.shape[1]
+    counts = likelihood.count * weights.sum(axis=0)
+    if kind.common:
+        counts = np.full(len(counts), counts.sum())
+    levels = chi2.cdf(squares.T, n)
+    if not kind.diagonal:
+        few = np.flatnonzero(counts > n + 2)
+        N = counts[few]
+        levels[:, few] = beta.cdf(squares[few].T * N / (N - 1) ** 2, n / 2, (N - n - 1) / 2)
+    order = np.argsort(levels, axis=None)
+    up_to = np.cumsum(weights.reshape(-1)[order]) / weights.sum()
+    return float(np.max(np.abs(up_to - levels.reshape(-1)[order])))
 
 
-def _gains(likelihood: RowLikelihood, parameters: Parameters) -> bool:
-    """Whether a background makes a mixture more likely, by more than the price of the BIC."""
+def _is_needed_for(likelihood: RowLikelihood, parameters: Parameters, plan: Plan) -> bool:
+    """Whether there are outliers, as far as a rough fit tells; the rival takes a few steps."""
     closed = parameters._replace(weights=parameters.weights / parameters.weights.sum())
-    without = likelihood.without_background().value(closed)
-    return _pays(likelihood, likelihood.value(parameters) - without)
+    rival = likelihood.without_background().fit(
+        closed, tol=max(ROUGH, plan.tol), max_iter=min(TURNS * STEPS, plan.max_iter)
+    )
+    if rival.interrupted:
+        raise KeyboardInterrupt
+    return is_needed(likelihood, parameters, rival.parameters)
 
 
-def _pays(likelihood: RowLikelihood, gain: float) -> bool:
-    return likelihood.count * gain > BACKGROUND_PARAMETERS / 2 * float(np.log(likelihood.count))
+def is_needed(likelihood: RowLikelihood, parameters: Parameters, rival: Parameters) -> bool:
+    """Whether a mixture with a background explains rows better than one without, and surely so.
+
+    The gain in log-likelihood has to pay for the parameters of the background by the BIC, and for
+    what covariances gain by chance when they have fewer rows to follow.
+    """
+    kind, n, count = likelihood.kind, likelihood.X.shape[1], likelihood.count
+    gain = count * (likelihood.value(parameters) - likelihood.without_background().value(rival))
+    price = background_parameters(n) / 2 * float(np.log(count)) + SURE
+    R, _ = likelihood.responsibilities(parameters)
+    left = count * (likelihood.weights @ R)
+    chance = kind.optimism(left, n).sum() - kind.optimism(count * rival.weights, n).sum()
+    return bool(gain > price + max(float(chance), 0.0))
 
 
 def _rows(problem: Problem) -> RowLikelihood:
@@ -177,22 +234,19 @@ def box_widths(problem: Problem, among: np.ndarray) -> np.ndarray:
 
 
 def if_it_pays(problem: Problem, plan: Plan, fit: Fit) -> Fit:
-    """The fit with its background, or one without, if that is as good for fewer parameters.
-
-    The price of a parameter is that of the BIC.
-    """
+    """The fit with its background, or one without, if rows are as probable without."""
     if problem.widths is None:
         return fit
+    if not fit.interrupted:
+        problem, fit = thin_background(problem, plan, fit)
     if fit.interrupted:
         return replace(fit, widths=problem.widths)
-    problem, fit = bounded(problem, plan, fit)
     likelihood = _rows(problem)
     weights, means, covariances = fit.parameters
     closed = Parameters(weights / weights.sum(), means, covariances)
-    none = likelihood.without_background()
-    rival = none.fit(closed, tol=plan.tol, max_iter=plan.max_iter)
+    rival = likelihood.without_background().fit(closed, tol=plan.tol, max_iter=plan.max_iter)
     if rival.interrupted:
         return replace(fit, widths=problem.widths, interrupted=True)
-    if _pays(likelihood, fit.log_posterior - rival.log_posterior):
+    if is_needed(likelihood, fit.parameters, rival.parameters):
         return replace(fit, widths=problem.widths)
     return reached(fit, rival)

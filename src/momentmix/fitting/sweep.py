@@ -18,7 +18,7 @@ from momentmix.data.observed import ObservedData
 from momentmix.data.parameters import by_weight
 from momentmix.data.sources import AtomData
 from momentmix.fitting.building import mixture_problem, resized
-from momentmix.fitting.outliers import BACKGROUND_PARAMETERS, if_it_pays, settled
+from momentmix.fitting.outliers import background_parameters, if_it_pays, settled
 from momentmix.fitting.plan import Plan
 from momentmix.fitting.problem import Problem
 from momentmix.fitting.solve import solve
@@ -73,7 +73,7 @@ class Found:
         value = self.fit.log_likelihood - self.problem.frame.log_volume
         parameters = parameter_count(plan.kind, plan.m, plan.n)
         if self.fit.widths is not None:
-            parameters += BACKGROUND_PARAMETERS
+            parameters += background_parameters(plan.n)
         return -2 * likelihood.count * value + price * parameters
 
     @property

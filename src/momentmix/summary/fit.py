@@ -14,7 +14,7 @@ import numpy as np
 from momentmix.distributions.mixture import Mixture
 from momentmix.distributions.moment_tensors import MomentTensors
 from momentmix.distributions.samples import Samples
-from momentmix.fitting.outliers import BACKGROUND_PARAMETERS
+from momentmix.fitting.outliers import background_parameters
 from momentmix.goodness import Distribution, Match, MomentTest, moment_match
 from momentmix.matching.identifiability import parameter_count
 from momentmix.observed import noise_of_errors
@@ -214,7 +214,7 @@ class FitSummary:
         mixture = self.mixture
         kind = mixture.atoms.covariance.kind
         count = parameter_count(kind, mixture.n_components, mixture.n_features)
-        return count if mixture.background is None else count + BACKGROUND_PARAMETERS
+        return count if mixture.background is None else count + background_parameters(mixture.n_features)
 
     @cached_property
     def matches(self) -> list[Match]:
