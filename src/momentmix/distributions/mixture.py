@@ -282,15 +282,24 @@ class Mixture(AtomDistribution):
         """Fill the gaps (NaN) in the rows of X with what is expected there; (p, n).
 
         With ``draws`` each gap is filled at random so many times, as multiple imputation wants it:
-        the result has the shape (draws, p, n). Values that are there stay as they are.
+        the result has the shape (draws, p, n). Values that are there stay as they are. Beside a
+        background, the gaps of an outlier are filled as if nothing of it were known.
         """
         X = self._checked_rows(X)
         given = self._given(X, noise_covariance)
+        # Of an outlier the values that are there tell nothing about the others.
+        out = self.outlier_probability(X, noise_covariance)[:, None]
         if draws is None:
-            return self._like(np.where(given.rows.seen, given.rows.X, given.means()))
+            usual = to_numpy(self.weights) @ to_numpy(self.means)
+            expected = np.where(out > 0, (1 - out) * given.means() + out * usual, given.means())
+            return self._like(np.where(given.rows.seen, given.rows.X, expected))
         if isinstance(draws, bool) or not isinstance(draws, int | np.integer) or draws < 1:
             raise ValueError(f"draws must be a whole number of at least 1, got {draws!r}")
-        drawn = given.draws(int(draws), seeded(random_state))
+        rng = seeded(random_state)
+        drawn = given.draws(int(draws), rng)
+        if np.any(out > 0):
+            apart = rng.uniform(size=drawn.shape[:2]) < out[:, 0]
+            drawn[apart] = to_numpy(self.sample(max(int(apart.sum()), 1), rng)[0])[: apart.sum()]
         return self._like(np.where(given.rows.seen, given.rows.X, drawn))
 
     def denoise(

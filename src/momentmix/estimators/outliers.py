@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from momentmix.covariance import Covariance
 from momentmix.distributions.mixture import Mixture
 from momentmix.estimators.predictions import MixturePredictions, posterior
 from momentmix.estimators.rows import Table
+from momentmix.observed import noise_of_rows
 from momentmix.support.array import to_numpy
 
 
@@ -40,7 +42,12 @@ class OutlierAnswers(MixturePredictions):
         )
 
     def outlier_score(self, X: Table, noise_covariance: Table = None) -> np.ndarray:
-        """The probability that each row belongs to no component; 0 for a fit without background.
+        """How odd each row is, also where none is called an outlier; higher is odder.
+
+        It is the mean of two surprises in nats, each -log of a density of the components: that of
+        the row, and that of its values one by one, as if they had nothing to do with each other. A
+        row is odd if its values do not go together, and if some of them are rare. For the
+        probability that a row belongs to no component see ``predict_proba(X, outliers=True)``.
 
         Parameters
         ----------
@@ -52,9 +59,9 @@ class OutlierAnswers(MixturePredictions):
         Returns
         -------
         array of shape (p,)
-            From 0 to 1. Above 0.5, ``predict`` gives -1. For Dask input it is a lazy Dask array.
+            Numbers without bounds. For Dask input it is a lazy Dask array.
         """
-        return self._by_row(X, noise_covariance, _outlier_probability)
+        return self._by_row(X, noise_covariance, _oddness)
 
     def decision_function(self, X: Table, noise_covariance: Table = None) -> np.ndarray:
         """How sure it is that each row belongs to a component, as scikit-learn's detectors say it.
@@ -72,13 +79,42 @@ class OutlierAnswers(MixturePredictions):
         -------
         array of shape (p,)
             Negative for outliers, to which ``predict`` gives -1; infinite for a fit without
-            background. For Dask input it is a lazy Dask array.
+            background, where ``outlier_score`` still tells rows apart. For Dask input it is a lazy
+            Dask array.
         """
         return self._by_row(X, noise_covariance, _log_odds)
 
 
-def _outlier_probability(mixture: Mixture, X: np.ndarray, noise_covariance: Table) -> np.ndarray:
-    return mixture.outlier_probability(X, noise_covariance)
+def _oddness(mixture: Mixture, X: np.ndarray, noise_covariance: Table) -> np.ndarray:
+    own = np.logaddexp.reduce(to_numpy(mixture.log_joint(X, noise_covariance)), axis=1)
+    return np.asarray(-(own + log_prob_by_feature(mixture, X, noise_covariance)) / 2)
+
+
+def log_prob_by_feature(mixture: Mixture, X: np.ndarray, noise_covariance: Table) -> np.ndarray:
+    """The sum of the log densities of each row's values, taken one by one; (p,).
+
+    They are those of the components, of which each value has a mixture of its own:
+    Σ_a log Σ_j λ_j N(x_a; μ_ja, Σ_jaa + its noise). Gaps are left out. O(p m n).
+    """
+    weights, means = to_numpy(mixture.weights), to_numpy(mixture.means).astype(np.float64)
+    rows = np.asarray(X, dtype=np.float64)
+    own = np.broadcast_to(_variances(mixture.atoms.covariance), means.shape)
+    noise = noise_of_rows(noise_covariance, rows)
+    more = np.zeros((1, 1)) if noise is None else _variances(noise)
+    total = np.zeros(len(rows))
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        for a, error in enumerate(np.broadcast_to(more, rows.shape).T):
+            S = own[:, a] + error[:, None]
+            logs = np.log(weights) - np.log(2 * np.pi * S) / 2
+            logs = logs - (rows[:, a, None] - means[:, a]) ** 2 / (2 * S)
+            total += np.where(np.isnan(rows[:, a]), 0.0, np.logaddexp.reduce(logs, axis=1))
+    return total
+
+
+def _variances(covariance: Covariance) -> np.ndarray:
+    if covariance.diagonal:
+        return to_numpy(covariance.variances()).astype(np.float64)
+    return np.diagonal(to_numpy(covariance.matrices()), axis1=1, axis2=2).astype(np.float64)
 
 
 def _with_outliers(mixture: Mixture, X: np.ndarray, noise_covariance: Table) -> np.ndarray:

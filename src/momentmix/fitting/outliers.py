@@ -220,17 +220,21 @@ def _rows(problem: Problem) -> RowLikelihood:
 def box_widths(problem: Problem, among: np.ndarray) -> np.ndarray:
     """Widths of a box around some of the rows (p,), in units of X: along its axes, or smaller.
 
-    In the coordinates of the fit the box may be smaller; the widths then have its volume.
+    In the coordinates of the fit the box may be smaller; the widths then have its volume. A box is
+    nowhere narrower than one whose rows have the least variance that components can have.
     """
     frame, Z = problem.frame, _rows(problem).X[among]
     assert isinstance(frame, Frame)
     if len(Z) == 0:
         return np.asarray(frame.units)
-    here, there = np.ptp(Z, axis=0), np.ptp(frame.restore(Z), axis=0)
-    here, there = np.where(here > 0, here, 1.0), np.where(there > 0, there, frame.units)
+    floor, A = np.asarray(_rows(problem).floor), np.asarray(frame.scale)
+    floor = np.diag(np.broadcast_to(floor, frame.n)) if floor.ndim < 2 else floor
+    A = np.diag(np.broadcast_to(A, frame.n)) if A.ndim < 2 else A
+    here = np.maximum(np.ptp(Z, axis=0), np.sqrt(12 * np.diag(floor)))
+    there = np.maximum(np.ptp(frame.restore(Z), axis=0), np.sqrt(12 * np.diag(A.T @ floor @ A)))
     volume = float(np.sum(np.log(there)))
     smaller = min(volume, float(np.sum(np.log(here))) + frame.log_volume)
-    return there * np.exp((smaller - volume) / len(there))
+    return np.asarray(there * np.exp((smaller - volume) / len(there)))
 
 
 def if_it_pays(problem: Problem, plan: Plan, fit: Fit) -> Fit:

@@ -165,7 +165,8 @@ class Likelihood:
         means = firsts / safe
         by_group = shares.reshape(groups, -1)
         total = by_group.sum(axis=1, keepdims=True)
-        weights = (by_group / total * np.clip(total, 1 - self.most_outliers, 1.0)).reshape(-1)
+        even = np.where(total > 0, by_group / np.maximum(total, 1e-300), 1 / by_group.shape[1])
+        weights = (even * np.clip(total, 1 - self.most_outliers, 1.0)).reshape(-1)
         if self.variance is not None:
             return Parameters(weights, means, np.full(len(shares), self.variance))
         scatter, counts = self.kind.fitted(shares, means, seconds / safe), self.count * shares
