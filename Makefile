@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 #: How long make fuzz spends on each of its targets.
 SECONDS_EACH ?= 120
 
-.PHONY: help demo test test-oldest coverage same-fits fuzz grid lint docs bench bench-default bench-fit bench-observed bench-classes bench-tensors bench-cp bench-gpu bench-peers experiments clean
+.PHONY: help demo test test-oldest coverage same-fits fuzz grid lint docs bench bench-default bench-ordinary bench-fit bench-observed bench-classes bench-tensors bench-cp bench-gpu bench-peers experiments clean
 
 help:
 	@echo "make demo   run the main job and draw it into demo/"
@@ -21,6 +21,7 @@ help:
 	@echo "make docs   the documentation site into docs/_build/html, warnings as errors"
 	@echo "make bench  ratios against bare matrix products"
 	@echo "make bench-default  is the default fit right? real tables, simulations, times (about 25 minutes)"
+	@echo "make bench-ordinary  easy groups, constant columns, outliers of real tables (about 5 minutes)"
 	@echo "make bench-fit  fits against scikit-learn's EM (about 15 minutes)"
 	@echo "make bench-observed  rows with gaps and with known errors (about 30 minutes)"
 	@echo "make bench-classes  classes and regression against scikit-learn's (about 15 minutes)"
@@ -120,6 +121,9 @@ bench: $(VENV)/plot
 
 bench-default: $(VENV)/bench
 	$(BIN)/python benchmarks/default.py
+
+bench-ordinary: $(VENV)/bench
+	$(BIN)/python benchmarks/ordinary.py
 
 bench-fit: $(VENV)/bench
 	$(BIN)/python benchmarks/fit.py

@@ -180,7 +180,7 @@ def _deconvolution(quick: bool) -> None:
         taken: dict[str, float] = {}
         for seed in range(sets):
             truth = simulated(n, m, separation, seed)
-            job = Job(*noisy_rows(truth, p // 5 if quick else p, seed + 100), m, seed)
+            job = Job(*noisy_rows(truth, p // 2 if quick else p, seed + 100), m, seed)
             tops = {prior: ceiling(job, truth, prior) for prior in ("auto", None)}
             results = {"momentmix": (tops["auto"], *ours(job, "auto"))}
             results["momentmix, prior=None"] = (tops[None], *ours(job, None))

@@ -290,8 +290,10 @@ def test_gaps_do_not_make_a_fit_collapse():
     fit = MomentMixture(3, covariance_type="tied", random_state=0).fit(train)
     assert len(fit.collapsed_) == 0
     assert fit.score(X[124:]) > MomentMixture(1).fit(train).score(X[124:]) - 2
+    alone = MomentMixture(3, covariance_type="tied", prior=None, random_state=0).fit(train)
+    assert alone.score(X[124:]) < fit.score(X[124:]) - 5
     with pytest.warns(CollapseWarning):
-        alone = MomentMixture(3, covariance_type="tied", prior=None, random_state=0).fit(train)
+        alone = MomentMixture(3, prior=None, random_state=0).fit(train)
     assert alone.score(X[124:]) < -100
 
 

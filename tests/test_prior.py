@@ -264,7 +264,7 @@ def test_rounding_is_seen_in_units_of_the_column(rng):
     X = rng.normal(size=(400, 4)) * [1, 1, 10, 1]
     X[:, 1] = np.round(X[:, 1], 1)
     X[:, 2] = np.round(X[:, 2])
-    X[:, 3] = rng.integers(0, 2, 400)  # kinds, not measurements
+    X[:, 3] = rng.integers(0, 2, 400) / 3  # kinds, not measurements
     want = np.array([0, 0.1, 1, 0]) ** 2 / 12
     np.testing.assert_allclose(rounding_variances(X), want, rtol=1e-6)
     moved = (X - 3.3) * [1, 7.1, 1e-3, 1]

@@ -189,7 +189,7 @@ def test_labels_are_put_back(X, fits):
 def test_components_that_might_be_one_are_told_of():
     X = np.asarray(Mixture([1.0], [[0.0, 0.0]], [1.0], "spherical").sample(300, 0)[0])
     gm = MomentMixture(2, random_state=0).fit(X)
-    with pytest.warns(UncertaintyWarning, match="overlaps others too much, or rests on too few"):
+    with pytest.warns(UncertaintyWarning, match="overlap too much, or rest on too few"):
         gm.standard_errors(X)
 
 

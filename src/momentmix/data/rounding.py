@@ -10,11 +10,12 @@ import numpy as np
 
 #: Rows that are looked at, in even steps through the data.
 MOST_ROWS = 5000
-#: A column counts as rounded if it has fewer distinct values than this share of the rows. Of two
-#: values, such as 0 and 1, the step is their distance.
-FEW_VALUES = 0.8
-#: Digits of a constant column's value up to which it was written by hand, or measured.
-MOST_DIGITS = 7
+#: A column counts as rounded if it has fewer distinct values than this share of the rows. From so
+#: many values on, gaps between them tell the step; of fewer, such as 1 and 10, how they are written.
+FEW_VALUES, SEVERAL = 0.8, 5
+#: Digits of a constant column's value up to which it was written by hand, or measured; and the most
+#: units of the other columns that its step can be, so that arithmetic can hold both.
+MOST_DIGITS, MOST_UNITS = 7, 1000
 #: The step is the least gap, or that but for this share of the gaps: a few values may be finer.
 FINER = 0.05
 #: All but a share of the gaps are whole numbers of steps, but for a share of a step. Gaps between
@@ -51,9 +52,9 @@ def constant_columns(X: np.ndarray) -> np.ndarray:
 def constant_variances(values: np.ndarray, steps: np.ndarray, units: np.ndarray) -> np.ndarray:
     """The least variances of columns that are constant, so that new values have bounded densities.
 
-    A value such as 273.15 was rounded to a step of 0.01, which hides 0.01²/12. A value of more
-    digits than anybody writes tells its magnitude alone. Of 0 the other columns tell: their step, if
-    all have the same one, or else the middle of their units.
+    A value such as 273.15 was rounded to a step of 0.01, which hides 0.01²/12. Of 0, and of a value
+    of more digits than anybody writes, the other columns tell: of 0 their step, if all have the same
+    one, and else the middle of their units.
 
     Parameters
     ----------
@@ -63,17 +64,17 @@ def constant_variances(values: np.ndarray, steps: np.ndarray, units: np.ndarray)
         The steps of all columns that are rounded.
     """
     common = float(steps[0]) if len(steps) and np.ptp(steps) <= 1e-9 * steps[0] else 0.0
-    result = []
-    for value, unit in zip(values, units, strict=True):
-        digits, exponent = f"{abs(value):.15e}".split("e")
-        written = digits.replace(".", "").rstrip("0")
-        step = 10.0 ** min(int(exponent) - len(written) + 1, 0)  # of a whole number, 1
-        if value == 0:
-            result.append(common**2 / 12 if common else float(unit) ** 2)
-        else:
-            rounded = len(written) <= MOST_DIGITS and step > 10.0**-MOST_DIGITS * abs(value)
-            result.append(step**2 / 12 if rounded else float(value) ** 2)
-    return np.array(result)
+    own = np.array([common if value == 0 else _written_step(value) for value in values])
+    widths = np.where(own > 0, np.minimum(own / np.sqrt(12), MOST_UNITS * units), units)
+    return np.asarray(widths**2)
+
+
+def _written_step(value: float) -> float:
+    """The place of the last digit of a number, 1 at most; 0 if nobody would write it."""
+    digits, exponent = f"{abs(value):.15e}".split("e")
+    written = digits.replace(".", "").rstrip("0")
+    step = 10.0 ** min(int(exponent) - len(written) + 1, 0)
+    return step if step > 10.0**-MOST_DIGITS * abs(value) else 0.0
 
 
 def least_variances(X: np.ndarray) -> np.ndarray:
@@ -86,10 +87,14 @@ def _rounding_step(column: np.ndarray, rows: float) -> float:
     gaps, span = np.diff(ordered), ordered[-1] - ordered[0]
     # A value that arithmetic has touched differs from its equals in the last digits.
     size = np.max(np.abs(ordered[[0, -1]]))
-    gaps = gaps[gaps > max(1e-9 * span, 16 * np.finfo(float).eps * size)]
+    least = max(1e-9 * span, 16 * np.finfo(float).eps * size)
+    gaps = gaps[gaps > least]
     values = len(gaps) + 1
     if not 2 <= values < FEW_VALUES * rows:
         return 0.0
+    if values < SEVERAL:
+        seen = ordered[np.append(True, np.diff(ordered) > least)]
+        return min(_written_step(value) for value in seen if value != 0)
     for step in (np.min(gaps), np.quantile(gaps, FINER, method="lower")):
         counted = gaps / step
         if np.sum(np.abs(counted - np.round(counted)) > NEAR) < UNEVEN * values:

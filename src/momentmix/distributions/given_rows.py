@@ -58,6 +58,15 @@ class MixtureGiven:
         self.rows.each(self.gaussians, block)
         return result
 
+    def means_beside(self, out: np.ndarray) -> np.ndarray:
+        """E[v_i | x_i] of rows that belong to no component with probabilities (p,); (p, n).
+
+        Of those that do not, what is known of them tells nothing about the rest.
+        """
+        usual = self.weights / self.weights.sum() @ self.gaussians.means
+        means = self.means()
+        return np.asarray(means + out[:, None] * (usual - means))
+
     def posterior(self) -> tuple[np.ndarray, np.ndarray]:
         """E[v_i | x_i] and Cov[v_i | x_i]; (p, n) and (p, n, n)."""
         R, (p, n) = self.probabilities(), self.rows.X.shape

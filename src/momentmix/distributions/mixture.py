@@ -281,25 +281,19 @@ class Mixture(AtomDistribution):
     ) -> Array:
         """Fill the gaps (NaN) in the rows of X with what is expected there; (p, n).
 
-        With ``draws`` each gap is filled at random so many times, as multiple imputation wants it:
-        the result has the shape (draws, p, n). Values that are there stay as they are. Beside a
-        background, the gaps of an outlier are filled as if nothing of it were known.
+        With ``draws`` each gap is filled at random so many times: (draws, p, n). Values that are
+        there stay as they are. Gaps of an outlier are filled as if nothing of it were known.
         """
-        X = self._checked_rows(X)
-        given = self._given(X, noise_covariance)
-        # Of an outlier the values that are there tell nothing about the others.
-        out = self.outlier_probability(X, noise_covariance)[:, None]
+        given = self._given(X := self._checked_rows(X), noise_covariance)
+        out = None if self._background is None else self.outlier_probability(X, noise_covariance)
         if draws is None:
-            usual = to_numpy(self.weights) @ to_numpy(self.means)
-            expected = np.where(out > 0, (1 - out) * given.means() + out * usual, given.means())
+            expected = given.means() if out is None else given.means_beside(out)
             return self._like(np.where(given.rows.seen, given.rows.X, expected))
         if isinstance(draws, bool) or not isinstance(draws, int | np.integer) or draws < 1:
             raise ValueError(f"draws must be a whole number of at least 1, got {draws!r}")
-        rng = seeded(random_state)
-        drawn = given.draws(int(draws), rng)
-        if np.any(out > 0):
-            apart = rng.uniform(size=drawn.shape[:2]) < out[:, 0]
-            drawn[apart] = to_numpy(self.sample(max(int(apart.sum()), 1), rng)[0])[: apart.sum()]
+        drawn = given.draws(int(draws), rng := seeded(random_state))
+        if out is not None and np.any(apart := rng.uniform(size=drawn.shape[:2]) < out):
+            drawn[apart] = to_numpy(self.sample(int(apart.sum()), rng)[0])
         return self._like(np.where(given.rows.seen, given.rows.X, drawn))
 
     def denoise(

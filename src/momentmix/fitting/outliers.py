@@ -11,8 +11,8 @@ Rows with heavy tails have no such gap between them and their outliers. So if th
 about their components as Gaussian rows do, the box is made smaller, and sets more rows aside.
 
 Clean rows gain by a background too, since its box follows the farthest of them in each feature. So
-it is kept only if it gains more than its share and the ends of its box cost by the BIC, and is left
-out otherwise.
+it is kept only if it gains more than its share and the ends of its box cost, and is left out
+otherwise.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+from scipy.special import expit
 from scipy.stats import beta, chi2, kstwobign
 
+from momentmix.covariance import Full
 from momentmix.data.frame import Frame
 from momentmix.data.parameters import Parameters, outlier_share
 from momentmix.fitting.building import with_background
@@ -146,16 +148,15 @@ def _widening(likelihood: RowLikelihood, parameters: Parameters) -> float:
     beyond = np.log(max(outlier_share(parameters.weights), 1e-300)) + likelihood.background
 
     def taken(log_volume: float) -> float:
-        return float(likelihood.weights @ (1 / (1 + np.exp(own - beyond + log_volume))))
+        return float(likelihood.weights @ expit(beyond - own - log_volume))
 
     n, most = likelihood.X.shape[1], likelihood.most_outliers
     if taken(0.0) <= most + 1e-3:
         return 1.0
-    with np.errstate(over="ignore"):
-        low, high = 0.0, float(np.ptp(own - beyond)) + 1.0
-        for _ in range(HALVINGS):
-            middle = (low + high) / 2
-            low, high = (low, middle) if taken(middle) <= most else (middle, high)
+    low, high = 0.0, float(np.ptp(own - beyond)) + 1.0
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if taken(middle) <= most else (middle, high)
     return float(np.exp(high / n))
 
 
@@ -200,15 +201,19 @@ def _is_needed_for(likelihood: RowLikelihood, parameters: Parameters, plan: Plan
 def is_needed(likelihood: RowLikelihood, parameters: Parameters, rival: Parameters) -> bool:
     """Whether a mixture with a background explains rows better than one without, and surely so.
 
-    The gain in log-likelihood has to pay for the parameters of the background by the BIC, and for
-    what covariances gain by chance when they have fewer rows to follow.
+    The gain in log-likelihood has to pay for the share by the BIC, for the two ends of the box in
+    each feature by the rows that tell them, which are those outside, and for what covariances gain
+    by chance when they have fewer rows to follow.
     """
     kind, n, count = likelihood.kind, likelihood.X.shape[1], likelihood.count
     gain = count * (likelihood.value(parameters) - likelihood.without_background().value(rival))
-    price = background_parameters(n) / 2 * float(np.log(count)) + SURE
     R, _ = likelihood.responsibilities(parameters)
     left = count * (likelihood.weights @ R)
-    chance = kind.optimism(left, n).sum() - kind.optimism(count * rival.weights, n).sum()
+    price = np.log(count) / 2 + n * np.log1p(max(count - left.sum(), 0.0)) + SURE
+    whole, own = count * rival.weights, kind
+    if kind.common:  # one covariance, of all rows
+        left, whole, own = left.sum(keepdims=True), whole.sum(keepdims=True), Full
+    chance = own.optimism(left, n).sum() - own.optimism(whole, n).sum()
     return bool(gain > price + max(float(chance), 0.0))
 
 

@@ -107,7 +107,7 @@ class Problem:
             n = covariances.shape[-1]
             kept = np.delete(np.arange(n), self.constant)
             if len(kept) == 0:
-                return np.zeros(len(covariances), dtype=bool)
+                return np.zeros(1, dtype=bool)
             covariances = np.asarray(kind.of(covariances, n).marginal(kept).array)
             floor = np.asarray(floor)
             for axis in range(floor.ndim):

@@ -32,15 +32,17 @@ BATCH, CARRIED, BATCHES = 4, 4, 2
 SMALL_BATCH, SMALL_CARRIED = 8, 3
 #: Without a prior the batches are this many times as large.
 RUGGED = 4
-#: EM steps after which starts are compared. Five tell a start in the right basin from the others
+#: EM steps after which starts are compared; more without a prior, and where gaps or errors make
+#: steps short. Five tell a start in the right basin from the others
 #: as well as twelve did, on the tables and simulations of the benchmarks.
-FIRST_STEPS = 5
+FIRST_STEPS, MORE_STEPS = 5, 12
 #: The search ends without agreement when it has gone on for so many times as long as it took to
 #: find the best. With 2 it missed optima of real tables that it found with 3.
 PERSISTENCE = 3
-#: Starts that must end at the best groups before no more are tried, and nats a row within which
-#: two ends of EM, which creeps at last, are the same optimum.
-AGREEING, SAME = 2, 5e-4
+#: Starts that must end at the best groups before no more are tried, one more where gaps or errors
+#: hide the groups; and nats a row within which two ends of EM, which creeps at last, are the same
+#: optimum.
+AGREEING, MORE_AGREEING, SAME = 2, 3, 5e-4
 #: Share of the rows in either of two groups that are in both if the groups are the same. Between
 #: groups that overlap a row in twenty may change sides; a group that another solution lacks shares
 #: half of its rows with some other at best.
@@ -78,7 +80,9 @@ class LikelihoodSearch:
         self.rough = max(tol, 1e-5 if small else 1e-4)
         self.n_iter, self.interrupted = 0, False
         # Without a prior the highest peaks are narrow: where two starts agree there are others.
-        free = likelihood.prior is None and likelihood.variance is None and not likelihood.kind.common
+        free = (
+            likelihood.prior is None and likelihood.variance is None and not likelihood.kind.common
+        )
         self.rugged = free and small
         self.best: EMResult | None = None
         self.origin: Candidate | None = None  # where the best came from
@@ -107,16 +111,18 @@ class LikelihoodSearch:
 
         After Ctrl-C the best so far; None if there is none yet.
         """
+        agreement: Agreement | None = None
         try:
             with single_threaded_blas():
                 self.run(candidates, repair)
+                agreement = self.agreement if self._ends else None
                 if self.best is not None and not self.interrupted:
                     self.best = self._noted(self._top(likelihood, self.best.parameters), 0)
         except KeyboardInterrupt:
             self.interrupted = True
         if self.best is None:
             return None
-        return self._fit(likelihood, self.best)
+        return replace(self._fit(likelihood, self.best), agreement=agreement)
 
     def _top(self, likelihood: Likelihood, start: Parameters) -> EMResult:
         """Where the likelihood of all rows is highest near what some of them have led to."""
@@ -143,7 +149,6 @@ class LikelihoodSearch:
             interrupted=self.interrupted,
             history=() if start is None else tuple(start.history),
             log_likelihoods=tuple(self.values),
-            agreement=self.agreement if self._ends else None,
             curvature=self.curvature,
         )
 
@@ -154,7 +159,8 @@ class LikelihoodSearch:
         """
         likelihood, tol, max_iter = self.likelihood, self.rough, self.max_iter
         if repair and self.best is not None and not self.rugged:
-            if self._is_best(groups := self._groups(candidate.parameters)):
+            groups = self._groups(candidate.parameters)
+            if likelihood.complete and self._is_best(-np.inf, groups):
                 self._end(self.best, groups)
                 return
             max_iter = min(max_iter, self._steps_left)
@@ -185,11 +191,17 @@ class LikelihoodSearch:
         """The component that each row most probably belongs to; (p,)."""
         return np.asarray(np.argmax(self.likelihood.log_joint(parameters), axis=1))
 
-    def _is_best(self, groups: np.ndarray) -> bool:
-        """Whether groups are those of the best so far."""
+    def _is_best(self, log_posterior: float, groups: np.ndarray) -> bool:
+        """Whether an end is that of the best so far: it has the same value, or the same groups.
+
+        Rows with gaps or errors do not tell groups well enough.
+        """
         assert self.best is not None
+        if abs(log_posterior - self.best.log_posterior) < SAME:
+            return True
         m = len(self.best.parameters.weights)
-        return same_groups(self._labels, groups, m, self.likelihood.weights)
+        same = same_groups(self._labels, groups, m, self.likelihood.weights)
+        return self.likelihood.complete and same
 
     def _noted(self, result: EMResult, before: int) -> EMResult:
         """A result, of which so many iterations were counted before."""
@@ -209,7 +221,7 @@ class LikelihoodSearch:
     @property
     def agreement(self) -> Agreement:
         """How many of the starts have ended at the groups of the best."""
-        same = [self._is_best(groups) for _, groups in self._ends]
+        same = [self._is_best(*end) for end in self._ends]
         others = [value for (value, _), it in zip(self._ends, same, strict=True) if not it]
         assert self.best is not None
         gap = self.best.log_posterior - max(others, default=-np.inf)
@@ -218,9 +230,10 @@ class LikelihoodSearch:
     @property
     def _settled(self) -> bool:
         """Whether enough starts have ended at the best groups known."""
-        if len(self._ends) < AGREEING or self.rugged:
+        enough = AGREEING if self.likelihood.complete else MORE_AGREEING
+        if len(self._ends) < enough or self.rugged:
             return False
-        return self.agreement.agreeing >= AGREEING
+        return self.agreement.agreeing >= enough
 
     @property
     def _steps_left(self) -> int:
@@ -252,12 +265,20 @@ class LikelihoodSearch:
                 yield from self._better(moved, SMALL_CARRIED)
 
     def _better(self, starts: list[Parameters], count: int) -> Iterator[Candidate]:
-        """The better ones of some starts, after a few steps of each."""
-        looked_at = self.likelihood.look_at(starts, FIRST_STEPS)
-        self.n_iter += len(starts) * FIRST_STEPS
+        """The better ones of some starts, after a few steps of each.
+
+        The best of the later half comes second: k-means in one kind of coordinates is seldom
+        independent of k-means in another, and random rows are.
+        """
+        slow = self.rugged or not self.likelihood.complete
+        steps = MORE_STEPS if slow else FIRST_STEPS
+        looked_at = self.likelihood.look_at(starts, steps)
+        self.n_iter += len(starts) * steps
         self.interrupted = self.interrupted or any(result.interrupted for result in looked_at)
-        looked_at.sort(key=lambda result: -result.worth)
-        yield from (Candidate(result.parameters) for result in looked_at[:count])
+        ranked = sorted(range(len(looked_at)), key=lambda i: -looked_at[i].worth)
+        later = [i for i in ranked[1:] if i >= len(starts) // 2 > ranked[0]]
+        order = [*ranked[:1], *later[:1], *(i for i in ranked[1:] if i not in later[:1])]
+        yield from (Candidate(looked_at[i].parameters) for i in order[:count])
 
 
 def same_groups(one: np.ndarray, other: np.ndarray, m: int, weights: np.ndarray) -> bool:

@@ -214,7 +214,11 @@ class FitSummary:
         mixture = self.mixture
         kind = mixture.atoms.covariance.kind
         count = parameter_count(kind, mixture.n_components, mixture.n_features)
-        return count if mixture.background is None else count + background_parameters(mixture.n_features)
+        return (
+            count
+            if mixture.background is None
+            else count + background_parameters(mixture.n_features)
+        )
 
     @cached_property
     def matches(self) -> list[Match]:
@@ -275,4 +279,6 @@ class FitSummary:
             found.append(large)
         found += remarks(self.mixture, self.members, self.matches, self.collapsed, self.tests)
         agreement = getattr(self.estimator, "agreement_", None)
-        return found if agreement is None else [*found, agreement.sentence]
+        if agreement is not None and agreement.agreeing < agreement.starts:
+            found.append(agreement.sentence)
+        return found
