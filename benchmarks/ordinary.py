@@ -1,4 +1,4 @@
-"""Easy and ordinary rows: ``make bench-ordinary``. Are groups found, and outliers told, without fuss?
+"""Easy and ordinary rows: ``make bench-ordinary``. Are groups found, and outliers told?
 
 Each part prints one table: ``python benchmarks/ordinary.py PART…``. Everything that is compared is
 fitted in this one run, on the same rows, on one thread. sk10 is scikit-learn's
@@ -75,7 +75,7 @@ def groups(seeds: int) -> None:
     print("\n## Balls that anyone would tell apart\n")
     print(
         "2 to 4 unit balls in 5 to 40 columns, raw and sheared, 1,500 rows. Worse and better:\n"
-        f"the ARI differs from sk10's by more than {CLEARLY}. Times are over sk10's, all together.\n"
+        f"the ARI differs from sk10's by more than {CLEARLY}. Times are over sk10's, in all.\n"
     )
     print("| type | settings | worse | better | mean ARI | sk10 | time |")
     print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |", flush=True)

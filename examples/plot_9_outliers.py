@@ -70,10 +70,10 @@ for mark in axes[0].lines:
 plt.show()
 
 # %%
-# Real tables have odd rows too. In scikit-learn's table of 178 wines nothing has slipped, and no row
-# is surely an outlier: three groups of sixty rows in 13 columns leave much to chance. Still, a few
-# wines are unlike the others of their kind. ``outlier_score`` puts the oddest first, whether
-# or not any row was set aside:
+# Real tables have odd rows too. In scikit-learn's table of 178 wines nothing has slipped, and no
+# row is surely an outlier: three groups of sixty rows in 13 columns leave much to chance. Still, a
+# few wines are unlike the others of their kind. ``outlier_score`` puts the oddest first, whether or
+# not any row was set aside:
 
 wine = load_wine()
 gm = MomentMixture(3, outliers="auto", random_state=0).fit(wine.data)

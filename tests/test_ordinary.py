@@ -1,4 +1,4 @@
-"""Easy and ordinary rows: groups that anyone would see, columns with one value, outliers or none."""
+"""Easy and ordinary rows: groups that anyone sees, columns with one value, outliers or none."""
 
 import sys
 import warnings
@@ -267,7 +267,7 @@ def test_distances_of_few_gaussian_rows_are_no_misfit(kind, rng):
 
 
 def test_the_score_orders_rows_where_nobody_is_an_outlier(rng):
-    X = np.concatenate([rng.normal(size=(300, 3)), rng.normal(size=(300, 3)) + [9, 0, 0]])
+    X = np.concatenate([rng.normal(size=(300, 3)), rng.normal([9, 0, 0], size=(300, 3))])
     fit = MomentMixture(2, outliers="auto", random_state=0).fit(X)
     assert fit.outlier_share_ == 0
     score = fit.outlier_score(X)

@@ -11,7 +11,7 @@ import numpy as np
 #: Rows that are looked at, in even steps through the data.
 MOST_ROWS = 5000
 #: A column counts as rounded if it has fewer distinct values than this share of the rows. From so
-#: many values on, gaps between them tell the step; of fewer, such as 1 and 10, how they are written.
+#: many values on, gaps between them tell the step; of fewer, how they are written.
 FEW_VALUES, SEVERAL = 0.8, 5
 #: Digits of a constant column's value up to which it was written by hand, or measured; and the most
 #: units of the other columns that its step can be, so that arithmetic can hold both.
@@ -53,8 +53,8 @@ def constant_variances(values: np.ndarray, steps: np.ndarray, units: np.ndarray)
     """The least variances of columns that are constant, so that new values have bounded densities.
 
     A value such as 273.15 was rounded to a step of 0.01, which hides 0.01²/12. Of 0, and of a value
-    of more digits than anybody writes, the other columns tell: of 0 their step, if all have the same
-    one, and else the middle of their units.
+    of more digits than anybody writes, the other columns tell: of 0 their step, if all have the
+    same one, and else the middle of their units.
 
     Parameters
     ----------

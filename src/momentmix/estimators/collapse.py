@@ -24,7 +24,7 @@ def warn_of_end(fit: Fit, max_iter: int, tol: float) -> None:
 
 
 def warn_of_constant_columns(places: Sequence[int], mixture: Mixture) -> None:
-    """Warn of columns with one value, by name: they tell no groups, and new values there are odd."""
+    """Warn of columns with one value, by name: they tell no groups, and new values are odd."""
     if not places:
         return
     names = [

@@ -60,8 +60,8 @@ class Candidate:
 class LikelihoodSearch:
     """EM from one start after the other, each repaired, until enough agree on the best.
 
-    ``callback`` is told "likelihood" and the value that each start has led to. A ``thorough`` search
-    does not give up before its candidates are at an end.
+    ``callback`` is told "likelihood" and the value that each start has led to. A ``thorough``
+    search does not give up before its candidates are at an end.
     """
 
     def __init__(

@@ -62,10 +62,10 @@ def plain_starts(
 def views_of(likelihood: RowLikelihood, m: int) -> list[Callable[[], np.ndarray]]:
     """The rows in several kinds of coordinates, each made when it is first asked for; (p, any).
 
-    Features in units of their deviations; the directions of least fourth moment, of which m clusters
-    need m - 1; features in units of what would be the deviation within each of two clusters, whose
-    distance has the share r of the variance if the fourth moment is 3 - 2r²; and the coordinates of
-    the fit, if they are others.
+    Features in units of their deviations; the directions of least fourth moment, of which m
+    clusters need m - 1; features in units of what would be the deviation within each of two
+    clusters, whose distance has the share r of the variance if the fourth moment is 3 - 2r²; and
+    the coordinates of the fit, if they are others.
     """
 
     def features() -> np.ndarray:
