@@ -66,6 +66,18 @@ def test_default_benchmark_runs_in_its_quick_form():
     assert [[int(cell) for cell in row[:2]] for row in moments[2:]] == [[2, 8], [5, 5], [10, 4]]
 
 
+def test_ordinary_benchmark_runs_in_its_quick_form(tmp_path):
+    """Easy groups are found as often as by ten restarts of EM; without its tables it says so."""
+    command = [sys.executable, str(ROOT / "benchmarks" / "ordinary.py"), "--quick"]
+    command += ["groups", "outliers"]
+    env = ONE_THREAD | {"MOMENTMIX_SUITES": str(tmp_path)}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=env)
+    assert done.returncode == 0, done.stderr
+    rows = [line.split("|") for line in done.stdout.splitlines() if line.startswith("|")]
+    assert [int(row[3]) for row in rows[2:]] == [0, 0]
+    assert "set MOMENTMIX_SUITES" in done.stdout
+
+
 def test_observed_benchmark_runs_in_its_quick_form():
     """Gaps are better left than filled, and known errors do not hide the components."""
     command = [sys.executable, str(ROOT / "benchmarks" / "observed.py"), "--quick"]
