@@ -9,7 +9,6 @@ does so many multiplications, so the slower of the two is the least time it can 
 from __future__ import annotations
 
 import argparse
-import importlib
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -79,14 +78,10 @@ class Machine:
 
 
 class Job(NamedTuple):
-    """A pass: what it is, how to run it, and the multiplications and additions it cannot avoid.
-
-    ``fused`` is the same in the kernels of fused.py.
-    """
+    """A pass: what it is, how to run it, and the multiplications and additions it cannot avoid."""
 
     what: str
     run: Callable[[], object]
-    fused: Callable[[], object]
     X: torch.Tensor
     operations: float
 
@@ -107,23 +102,15 @@ def jobs(on: Machine) -> Iterator[Job]:
             def data_term(P: Atoms = P, Q: Atoms = Q) -> object:
                 return bilinear(P, Q, ORDER_4, True)
 
-            def fused_data_term(P: Atoms = P, X: torch.Tensor = X) -> object:
-                return fused().data_term(P, X, ORDER_4)
-
-            yield Job(f"data term, d=4, {where}", data_term, fused_data_term, X, products)
+            yield Job(f"data term, d=4, {where}", data_term, X, products)
             at = Parameters.of(mixture)
             density = Density.of(own, at)
 
             def step(X: torch.Tensor = X, own: Any = own, density: Density = density) -> object:
                 return device_sums(X, None, own, density)
 
-            def fused_step(
-                X: torch.Tensor = X, own: Any = own, density: Density = density
-            ) -> object:
-                return fused().em_sums(X, None, own, density)
-
-            yield Job(f"EM step, {where}", step, fused_step, X, products)
-            del X, P, Q, data_term, step, fused_data_term, fused_step
+            yield Job(f"EM step, {where}", step, X, products)
+            del X, P, Q, data_term, step
     for n, p in ((10, 10**7), (50, 10**6)):
         p //= share
         X = on.rows(p, n)
@@ -131,17 +118,8 @@ def jobs(on: Machine) -> Iterator[Job]:
         def moments(X: torch.Tensor = X, n: int = n) -> object:
             return row_sums(X, np.zeros(n), None, 4)
 
-        def fused_moments(X: torch.Tensor = X, n: int = n) -> object:
-            return fused().moment_sums(X, np.zeros(n), None, 4)
-
-        what = f"moments, d=4, n={n}, p={p:.0e}"
-        yield Job(what, moments, fused_moments, X, 2.0 * p * total_size(n, 4))
-        del X, moments, fused_moments
-
-
-def fused() -> Any:
-    """The kernels of fused.py, which need Triton, as PyTorch for CUDA brings along."""
-    return importlib.import_module("fused")
+        yield Job(f"moments, d=4, n={n}, p={p:.0e}", moments, X, 2.0 * p * total_size(n, 4))
+        del X, moments
 
 
 def passes(on: Machine) -> None:
@@ -155,11 +133,8 @@ def passes(on: Machine) -> None:
         f"{rates[torch.float64] / 1e12:.3g} TFLOP/s in float64, "
         f"{rates[torch.float32] / 1e12:.3g} in float32.\n"
     )
-    print(
-        "| pass | ms | copy of X, ms | products, ms | share of the roof "
-        "| fused, ms | share of the roof | difference |"
-    )
-    print("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
+    print("| pass | ms | copy of X, ms | products, ms | share of the roof |")
+    print("| --- | ---: | ---: | ---: | ---: |")
     for job in jobs(on):
         took = on.seconds(job.run)
         copy = 2 * job.X.numel() * job.X.element_size() / copied
@@ -167,28 +142,11 @@ def passes(on: Machine) -> None:
         roof = max(copy, products)
         print(
             f"| {job.what} | {1e3 * took:.3g} | {1e3 * copy:.3g} | {1e3 * products:.3g} "
-            f"| {100 * roof / took:.0f} % | {beside(on, job, roof)} |",
+            f"| {100 * roof / took:.0f} % |",
             flush=True,
         )
         torch.cuda.empty_cache()
     print(f"\nThe largest difference of float32 from float64: {single_error(on):.1e} (relative).")
-
-
-def beside(on: Machine, job: Job, roof: float) -> str:
-    """The cells of the fused kernels; they are compared with the pass that was measured."""
-    if not on.cuda:
-        return "needs CUDA | |"
-    try:
-        took = on.seconds(job.fused)
-        pairs = zip(_arrays(job.fused()), _arrays(job.run()), strict=True)
-        difference = max(float(np.abs(a - b).max() / np.abs(b).max()) for a, b in pairs)
-    except Exception as error:  # Triton is not here, or cannot build them for this device
-        return f"none: {type(error).__name__} {str(error).strip()[:60]!r} | |"
-    return f"{1e3 * took:.3g} | {100 * roof / took:.0f} % | {difference:.0e}"
-
-
-def _arrays(found: Any) -> list[np.ndarray]:
-    return [array.to_numpy(part) for part in (found if isinstance(found, tuple) else [found])]
 
 
 def single_error(on: Machine) -> float:

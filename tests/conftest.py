@@ -1,4 +1,3 @@
-import os
 import signal
 
 import array_api_compat
@@ -16,9 +15,6 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # Tests run side by side on all cores, and threads of one would wait for those of another.
 torch.set_num_threads(1)
-if not torch.cuda.is_available():
-    # Kernels for CUDA are interpreted then; Triton asks for this when it is imported.
-    os.environ["TRITON_INTERPRET"] = "1"
 
 BACKENDS = {
     "numpy": array_api_compat.array_namespace(np.zeros(1)),
