@@ -48,7 +48,7 @@ def test_fit_benchmark_runs_in_its_quick_form():
     passes = [line for line in out.splitlines() if line.startswith("| 0.1 |")]
     # Gauss–Newton reaches what L-BFGS converges to, in fewer than a tenth of the passes.
     lbfgs, ours = (float(passes[0].split("|")[i]) for i in (3, 4))
-    assert ours <= 60
+    assert ours <= 70  # 41 with the matrix products of NumPy 2.4, 63 with those of 2.0
     assert ours < lbfgs / 10
 
 
