@@ -121,12 +121,13 @@ def moment_test(
     tested = mixture_of(mixture)
     rows, counts = rows_to_test(tested, X, sample_weight)
     p, n = float(counts.sum()), tested.n_features
-    order = order_to_test(order, n, work_of(tested, len(rows), n_boot, estimated))
+    order = order_to_test(order, n, work_of(tested, n, len(rows), n_boot, estimated))
     rng = generator(random_state)
     model = Standardised(tested, order)
     seen = ~np.isnan(rows) if np.isnan(rows).any() else None
     explained = Explained.nothing(model)
-    if estimated:
+    matched = model.matched & estimated
+    if estimated and not refits and not matched.all():
         explained = Explained.by_parameters(model, seen, rng)
     if refits:
         refit = Refits(mixture, order, verbose, n_jobs)
@@ -146,9 +147,9 @@ def moment_test(
 
         mean = mean_residual(residuals, counts, model.size)
         statistics = p * lengths(mean, n, order)
-        draws = null_draws(residuals, counts, mean, n, order, n_boot, rng)
+        draws = null_draws(residuals, counts, mean, n, order, n_boot, rng) * explained.exact
     p_values = (1 + np.sum(draws >= statistics, axis=0)) / (len(draws) + 1)
-    p_values = np.where(explained.matched, np.nan, p_values)
+    p_values = np.where(matched, np.nan, p_values)
     far_out = excess(mean, n) if order >= 4 else np.nan
     tests = tuple(
         OrderTest(
