@@ -90,8 +90,11 @@ def moment_test(
     polynomials, h_k = Σ_j r_j He_k(z_j) has mean 0 under the mixture in every order k. The
     statistic is p ‖ē_k‖² / k!, where ē is the mean of h over the rows less what errors in the
     parameters explain of it, to first order [2]_: it is the same for any good estimate of the
-    parameters. For one component with full covariance, that of order 3 is Mardia's test of skewness
-    [1]_. Units, and for full and tied covariances any linear map, change nothing.
+    parameters. Rows so far from their component that only one in a hundred should be, are drawn in
+    to that distance before, and what is then expected of h_k is taken off. So a few absurd rows
+    cannot make up the variance, and hide what else is wrong. But for this, the test of order 3 is
+    Mardia's test of skewness [1]_ for one component with full covariance. Units, and for full and
+    tied covariances any linear map, change nothing.
 
     Each order is tested by itself. If you ask whether any of the orders shows something, compare
     the least p-value with 0.05 divided by the number of orders that are tested.
