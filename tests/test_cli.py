@@ -228,6 +228,19 @@ def test_compare_of_every_kind(folder):
     assert "more than sampling explains" in err
 
 
+def test_compare_tests_only_as_many_orders_as_are_affordable(folder):
+    """Of 42 columns there are 163,185 moments of orders 1 to 4, whose tests would take hours."""
+    X = np.random.default_rng(0).standard_normal((60, 42))
+    Mixture([1.0], [X.mean(axis=0)], [np.eye(42)]).save("wide.json")
+    np.savetxt("wide.csv", X, delimiter=",", header=",".join(f"c{i}" for i in range(42)))
+    out, _ = run("compare", "wide.json", "wide.csv", "--fitted", "--json")
+    orders = json.loads(out)["orders"]
+    assert [order["order"] for order in orders] == [1, 2, 3, 4]
+    assert ["p_value" in order for order in orders] == [True, True, False, False]
+    out, _ = run("compare", "wide.json", "wide.csv", "--fitted")
+    assert [line.split("\t")[-1] for line in out.splitlines()] == ["p-value", *"————"]
+
+
 def test_compare_tells_what_chance_explains(folder):
     X = data()
     out, _ = run("compare", "model.json", "data.csv", "--json", "--permutations", 99, "--seed", 3)

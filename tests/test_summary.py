@@ -3,7 +3,9 @@ import pytest
 from scipy.integrate import quad
 
 import oracles
-from momentmix import Mixture, MomentTensors, Samples
+from momentmix import Mixture, MomentMixture, MomentTensors, Samples
+from momentmix.report.fits import moments_section
+from momentmix.report.sureness import sureness_section
 from momentmix.selection import choose_components, why_no_more
 from momentmix.summary import (
     FitSummary,
@@ -22,8 +24,10 @@ from momentmix.summary import (
     percent,
     readable,
     remarks,
+    rows_for_errors,
     standardised_means,
     strongest_correlations,
+    sureness_of,
     telling_features,
 )
 
@@ -290,3 +294,48 @@ def test_numbers_read_well():
     assert readable(12, 2) == "12"
     assert readable(1e-9, 3) == "1.00e−09"
     assert readable(-2.5e9, 2) == "−2.5e+09"
+
+
+def test_one_absurd_row_says_nothing_of_the_others():
+    """It makes up a moment and its error: their ratio would be 1, whatever the mixture is."""
+    X = np.random.default_rng(0).standard_normal((2000, 2))
+    X[7] = 60
+    matches = moment_match(Mixture([1.0], [X.mean(axis=0)], [np.cov(X.T, bias=True)]), Samples(X))
+    assert np.isfinite(matches[0].noise)
+    assert [np.isnan(match.ratio) for match in matches[1:]] == [True, True, True]
+    summary = FitSummary(Mixture([1.0], [np.zeros(2)], [np.eye(2)]), "absurd", X=X)
+    html = moments_section(summary, "").html
+    assert html.count("—</td>") >= 6
+    assert "one row makes up nearly all of a moment" in html
+    X[7] = 0
+    sound = moment_match(Mixture([1.0], [np.zeros(2)], [np.eye(2)]), Samples(X))
+    assert all(np.isfinite(match.ratio) for match in sound)
+
+
+def test_moments_of_very_many_features_are_not_formed():
+    X = np.random.default_rng(0).standard_normal((12, 20_000))
+    mixture = Mixture([1.0], [X.mean(axis=0)], [X.var(axis=0)], "diag")
+    assert comparable_order(mixture, 20_000) == comparable_order(Samples(X), 20_000) == 1
+    assert [match.order for match in FitSummary(mixture, "wide", X=X).matches] == [1]
+
+
+def test_standard_errors_cost_no_more_than_the_fit():
+    """Rows times squares of parameters, counted; a sample of the rows gives about the same."""
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.standard_normal((900, 24)), 5 + rng.standard_normal((900, 24))])
+    fit = MomentMixture(2, random_state=0).fit(X)
+    parameters = len(fit.parameter_names())
+    assert parameters == 650
+    assert rows_for_errors(fit, len(X)) == 0  # a few rows for each parameter, but not ten
+    summary = FitSummary.from_estimator(fit, X)
+    assert summary.sureness is None
+    assert "standard_errors(X) of the estimator" in sureness_section(summary).html
+    X = rng.standard_normal((12_000, 24)) @ rng.standard_normal((24, 24))
+    one = MomentMixture(1).fit(X)
+    most = rows_for_errors(one, len(X))
+    assert 5000 < most < len(X)
+    assert most * 324**2 <= 1e9
+    assert rows_for_errors(one, most) == most
+    part, whole = sureness_of(one, X), one.standard_errors(X)
+    np.testing.assert_allclose(part.errors.means, whole.means, rtol=0.05)
+    assert not np.array_equal(part.errors.means, whole.means)

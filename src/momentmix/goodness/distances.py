@@ -20,6 +20,10 @@ Distribution: TypeAlias = AtomDistribution | MomentTensors
 MOST_MOMENTS, MOST_WORK = 200_000, 10**10
 #: Moments that are compared when an order is asked for.
 MOST_ASKED_FOR = 2_000_000
+#: Moments up to order 2 beyond which means alone are compared.
+MOST_OF_PAIRS = 4_000_000
+#: Rows that must share in the sampling error of a moment for it to be known.
+_LEAST_TELLING = 2.0
 #: The highest order whose multiplicities are 64-bit numbers.
 HIGHEST_COMPARED = 20
 
@@ -30,7 +34,7 @@ class Match(NamedTuple):
     order: int
     distance: float  # ‖M - M̂‖
     relative: float  # of ‖M̂‖
-    noise: float  # ‖M̂ - E M̂‖ that sampling alone leads one to expect; NaN if not known
+    noise: float  # ‖M̂ - E M̂‖ that sampling alone leads one to expect; NaN if it cannot be told
 
     @property
     def ratio(self) -> float:
@@ -43,7 +47,7 @@ def comparable_order(P: Distribution, n: int) -> int:
     order = P.order if isinstance(P, MomentTensors) else 4
     rows = P.n_samples if isinstance(P, Samples) else 1
     affordable = min(MOST_MOMENTS, MOST_WORK // rows)
-    while order > 2 and total_size(n, order) > affordable:
+    while order > 1 and total_size(n, order) > (affordable if order > 2 else MOST_OF_PAIRS):
         order -= 1
     return min(order, 4)
 
@@ -99,10 +103,18 @@ def moment_match(P: Distribution, Q: Distribution, order: int | None = None) -> 
 
 
 def _sampling_error(data: AtomData | TensorData, k: int, size: float) -> float:
-    """√E‖M̂ - E M̂‖² of order k, where ``size`` is ‖M̂‖²; NaN unless the data are samples."""
+    """√E‖M̂ - E M̂‖² of order k, where ``size`` is ‖M̂‖²; NaN unless the data are samples.
+
+    It is estimated from the rows. One row that makes up nearly all of a moment would make up its
+    error too, which then is as large as the moment itself, whatever the other rows are; so it is
+    NaN where hardly more than one row counts.
+    """
     if not isinstance(data, AtomData) or not data.atoms.covariance.zero:
         return np.nan
     squares = np.sum(np.asarray(data.atoms.means) ** 2, axis=1)
     w = data.atoms.weights
     share = np.full(len(squares), w) if isinstance(w, float) else np.asarray(w)
-    return float(np.sqrt(max(share @ squares**k - size, 0) * np.sum(share**2)))
+    parts = share * squares**k
+    if np.sum(parts) ** 2 < _LEAST_TELLING * np.sum(parts**2):
+        return np.nan
+    return float(np.sqrt(max(np.sum(parts) - size, 0) * np.sum(share**2)))

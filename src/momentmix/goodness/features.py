@@ -6,10 +6,15 @@ from collections.abc import Iterator
 from math import factorial
 
 import numpy as np
+from scipy.special import comb
+from scipy.stats import chi2
 
 from momentmix.tensors.dense import packed_indices
+from momentmix.tensors.isserlis import gaussian_moments
 from momentmix.tensors.packed import entry_orders, multiplicities, removed
 
+#: The share of standard rows that lie so far out that they are drawn in.
+FAR_OUT = 0.01
 #: Numbers of a block of rows with all their polynomials.
 _BLOCK = 1 << 21
 
@@ -32,11 +37,35 @@ def hermite_features(Z: np.ndarray, d: int) -> np.ndarray:
             same = np.flatnonzero(indices[:, s] == last)
             here[same] -= orders[k - 2][removed(n, k - 1)[without[same], s]]
         orders.append(here)
-    sizes = np.array([factorial(k) for k in range(d + 1)], dtype=float)
-    units = np.sqrt(multiplicities(n, d) / sizes[entry_orders(n, d)])
     result = np.concatenate(orders)
-    result *= units[:, None]
+    result *= _units(n, d)[:, None]
     return result.T
+
+
+def _units(n: int, d: int) -> np.ndarray:
+    sizes = np.array([factorial(k) for k in range(d + 1)], dtype=float)
+    return np.sqrt(multiplicities(n, d) / sizes[entry_orders(n, d)])
+
+
+def drawn_in(n: int, d: int) -> tuple[float, float, np.ndarray]:
+    """How standard rows are drawn in, and what is then expected of their polynomials.
+
+    With x from N(0, I), z = t x min(1, c / |x|) lies within tc of the mean and has variance 1, as x
+    has. Given are c, t, and E He(z) of orders 0..d, (N,), without the constant: with
+    q_j = E |z|^2j / (n (n + 2) ⋯ (n + 2j - 2)), which is 1 for x, E He_I(z) of even order k is
+    E x^I times Σ_j C(k/2, j) (-1)^(k/2 - j) q_j. Odd orders have none, and order 2 has none left.
+    """
+    square, halves = float(chi2.isf(FAR_OUT, n)), np.arange(max(d // 2, 1) + 1)
+    products = np.cumprod([1.0, *(n + 2.0 * halves[:-1])])
+    q = chi2.cdf(square, n + 2 * halves) + FAR_OUT * square**halves / products
+    variance = q[1]
+    q /= variance**halves
+    factors = np.zeros(d + 1)
+    for k in range(2, d + 1, 2):
+        j = np.arange(k // 2 + 1)
+        factors[k] = np.sum(comb(k // 2, j) * (-1.0) ** (k // 2 - j) * q[: len(j)])
+    expected = _units(n, d) * gaussian_moments(np.zeros((1, n)), np.eye(n)[None], d)[0]
+    return float(np.sqrt(square)), float(variance**-0.5), expected * factors[entry_orders(n, d)]
 
 
 def blocks_of_rows(p: int, width: int) -> Iterator[slice]:

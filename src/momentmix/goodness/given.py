@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from momentmix.distributions.mixture import Mixture
@@ -82,14 +84,22 @@ def rows_to_test(
     return rows[told], counts[told]
 
 
-def order_to_test(order: int | None, n: int, work: float) -> int:
-    """The highest order: as asked for, or 4, or less where that would be costly.
+class Work(NamedTuple):
+    """Products of numbers that a test takes."""
 
-    ``work`` is what each moment of each row costs, for all rows together.
-    """
+    each: float  # for each moment
+    once: float  # for all of them together
+
+    def of(self, n: int, order: int) -> float:
+        """Of all moments of n features up to an order."""
+        return total_size(n, order) * self.each + self.once
+
+
+def order_to_test(order: int | None, n: int, work: Work) -> int:
+    """The highest order: as asked for, or 4, or less where that would be costly."""
     if order is None:
         order = 4
-        while order > 2 and total_size(n, order) * max(work, 1.0) > MOST_WORK:
+        while order > 2 and work.of(n, order) > MOST_WORK:
             order -= 1
         return order
     whole_number("order", order, 1)

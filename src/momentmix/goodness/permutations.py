@@ -11,7 +11,7 @@ from momentmix.data.frame import Frame
 from momentmix.distributions.mixture import Mixture
 from momentmix.goodness.features import blocks_of_rows, hermite_features
 from momentmix.goodness.fits import moment_test
-from momentmix.goodness.given import LEAST_ROWS, checked_rows, order_to_test
+from momentmix.goodness.given import LEAST_ROWS, Work, checked_rows, order_to_test
 from momentmix.goodness.multipliers import lengths
 from momentmix.goodness.results import Comparison, MomentTest, OrderTest, comparison_sentence
 from momentmix.support.array import ArrayLike
@@ -90,7 +90,7 @@ def compare(
         raise ValueError(f"X has {n} feature(s), but Y has {n_other}")
     if min(p, q) < LEAST_ROWS:
         raise ValueError(f"a test needs at least {LEAST_ROWS} rows of each, got {p} and {q}")
-    order = order_to_test(order, n, float(p + q) * permutations)
+    order = order_to_test(order, n, Work(float(p + q) * permutations, 0.0))
     frame = Frame.of_samples(Full, np.concatenate([first, second]), None)
     Z = np.concatenate([frame.apply(first), frame.apply(second)])
     rng, chosen = generator(random_state), np.arange(p + q) < p

@@ -4,8 +4,11 @@ With h(x) the Hermite polynomials of a row, standardised by its component, the r
 e(x) = h(x) - B s(x). Here s(x) is the score of the parameters, and B s(x) the part of h(x) that
 changes of the parameters explain: B = E[h sᵀ] E[s sᵀ]⁻¹, the regression of h on s under the
 mixture. To first order the mean of e is then the same whatever estimate of the parameters is used,
-as long as it is a good one (Neyman's C(α) tests). At the maximum of the likelihood the mean score
-is nought, and the mean of e is that of h.
+as long as it is a good one (Neyman's C(α) tests).
+
+Both h and s are those of rows that are drawn in to their components where they lie far out. So no
+row counts for more than some hundred others. As they are, five absurd rows among thousands would
+make up the variance of the mean, and nothing else would show beside them.
 """
 
 from __future__ import annotations
@@ -20,10 +23,10 @@ from momentmix.data.observed import CompletedRows, shifts_of_gaps
 from momentmix.data.parameters import Parameters
 from momentmix.data.sources import data_of
 from momentmix.distributions.mixture import Mixture
-from momentmix.goodness.features import blocks_of_rows, hermite_features
-from momentmix.goodness.given import UntestableError
+from momentmix.goodness.features import blocks_of_rows, drawn_in, hermite_features
+from momentmix.goodness.given import UntestableError, Work
 from momentmix.likelihood.observed import ObservedLikelihood
-from momentmix.likelihood.rows import RowLikelihood
+from momentmix.likelihood.rows import Behind, RowLikelihood
 from momentmix.likelihood.scores import Directions, row_scores
 from momentmix.matching.identifiability import parameter_count
 from momentmix.observed import ObservedRows
@@ -38,9 +41,6 @@ MOST_PARAMETERS = 3000
 NEGLIGIBLE = 1e-15
 #: Times that each gap is filled at random.
 FILLS = 10
-#: The share of the variance of the moments of an order below which the fit itself matches them.
-#: With gaps it is known only as well as the rows that are drawn tell.
-MATCHED, MATCHED_WITH_GAPS = 1e-6, 0.03
 #: The least variance of a component that counts as any, of its largest.
 _FLAT = 1e-14
 #: Eigenvalues of E[s sᵀ], of the largest, below which parameters cannot be told apart.
@@ -96,6 +96,13 @@ class Standardised:
             )
         self.whiteners = (vectors / np.sqrt(values)[:, None, :]) @ vectors.swapaxes(1, 2)
         self.directions = Directions(self.kind, self.parameters)
+        self.reach, self.stretch, self.expected = drawn_in(self.n, order)
+
+    @property
+    def matched(self) -> np.ndarray:
+        """Orders that a fit of this type matches, whatever the rows: their h is part of s."""
+        any_width = self.directions.tangent.size == self.n * (self.n + 1) // 2
+        return np.arange(self.order + 1) <= (2 if any_width else 1)
 
     def rows(self, X: np.ndarray, rng: np.random.Generator) -> Rows:
         """Rows of X in these coordinates; gaps are filled at random, given the other values."""
@@ -132,71 +139,85 @@ class Standardised:
         R = RowLikelihood(Z, None, self.kind, 0.0).responsibilities(self.parameters)[0]
         for r, mean, whitener in zip(R.T, self.parameters.means, self.whiteners, strict=True):
             own = np.flatnonzero(r > NEGLIGIBLE)
-            h = hermite_features((Z[own] - mean) @ whitener, self.order)
-            total[own] += r[own, None] * h
-        return total
+            z = (Z[own] - mean) @ whitener
+            total[own] += r[own, None] * hermite_features(z * self._factors(z), self.order)
+        return total - self.expected
 
     def scores(self, rows: Rows) -> np.ndarray:
         """The score of what was seen of each row; (p, P)."""
-        return row_scores(rows.likelihood(self.kind, self.frame), self.directions)
+        return row_scores(rows.likelihood(self.kind, self.frame), self.directions, self._near)
+
+    def _near(self, behind: Behind) -> Behind:
+        """What lies behind rows, drawn in."""
+        deviations = [
+            D * self._factors(D @ W) for D, W in zip(behind.deviations, self.whiteners, strict=True)
+        ]
+        return behind._replace(deviations=np.array(deviations))
+
+    def _factors(self, z: np.ndarray) -> np.ndarray:
+        """What rows that are standard, (p, n), are multiplied by to lie within reach; (p, 1)."""
+        far = np.sqrt(np.sum(z * z, axis=1, keepdims=True)) / self.reach
+        return self.stretch / np.maximum(far, 1.0)
 
 
 def rows_drawn(parameters: int) -> int:
     """Rows that it takes to tell what so many parameters explain."""
-    if parameters > MOST_PARAMETERS:
-        raise UntestableError(
-            f"the mixture has {parameters:,} parameters; tests of fits are for up to "
-            f"{MOST_PARAMETERS:,}. With estimated=False none of them is taken to be fitted"
-        )
     return max(DRAWN_ROWS, DRAWN_ROWS_EACH * parameters)
 
 
-def work_of(mixture: Mixture, rows: int, draws: int, estimated: bool) -> float:
-    """Products of numbers that a test takes for each moment, roughly."""
-    m = mixture.n_components
-    parameters = parameter_count(mixture.atoms.covariance.kind, m, mixture.n_features)
-    a_row = 5.0 * m + (parameters if estimated else 0)
+def work_of(mixture: Mixture, n: int, rows: int, draws: int, estimated: bool) -> Work:
+    """What a test of n of the features takes, roughly."""
+    m, kind = mixture.n_components, mixture.atoms.covariance.kind
+    parameters = parameter_count(kind, m, n) if estimated else 0
     drawn = rows_drawn(parameters) if estimated else 0
-    return rows * (draws + a_row) + drawn * a_row
+    a_row = 5.0 * m + parameters
+    return Work(rows * (draws + a_row) + drawn * a_row, float(drawn) * parameters**2)
 
 
 class Explained(NamedTuple):
     """What a fit explains of the moments of rows, by its parameters."""
 
     slopes: np.ndarray  # B, transposed; (P, N)
-    matched: np.ndarray  # whether a fit matches an order whatever the rows; (order + 1,)
+    exact: np.ndarray  # the share of the variance of e that is not due to errors of B; (order + 1,)
 
     @classmethod
     def by_parameters(
         cls, model: Standardised, seen: np.ndarray | None, rng: np.random.Generator
     ) -> Explained:
-        """B by regression over rows that are drawn from the mixture, with gaps as in ``seen``.
-
-        Moments that the parameters can follow exactly are then explained exactly.
-        """
+        """B by regression over rows that are drawn from the mixture, with gaps as in ``seen``."""
         size = model.directions.size
+        if size > MOST_PARAMETERS:
+            raise UntestableError(
+                f"the mixture has about {size:,} parameters; tests of fits are for up to "
+                f"{MOST_PARAMETERS:,}. Some of its features can be tested by themselves: "
+                "moment_test(mixture.marginal(features), X[:, features])"
+            )
         rows = model.drawn(rows_drawn(size), seen, rng)
-        gram, cross = np.zeros((size, size)), np.zeros((size, model.size))
+        grams, crosses = np.zeros((2, size, size)), np.zeros((2, size, model.size))
         squares = np.zeros(model.size)
         for block in blocks_of_rows(rows.Z.shape[1], model.size + size):
             part = rows.take(block)
             fills = [model.features_of(Z) for Z in part.Z]
             h, s = (fills[0] + fills[-1]) / 2, model.scores(part)
-            gram += s.T @ s
-            cross += s.T @ h
-            squares += np.sum(fills[0] * fills[-1], axis=0)  # what chance filled in averages out
-        slopes = np.linalg.pinv(gram, rcond=_SINGULAR, hermitian=True) @ cross
-        explained = np.sum(cross * slopes, axis=0)
-        left = np.ones(model.order + 1)
-        for k in range(1, model.order + 1):
-            part_k = order_slice(model.n, k)
-            left[k] = 1 - np.sum(explained[part_k]) / np.sum(squares[part_k])
-        return cls(slopes, left < (MATCHED if seen is None else MATCHED_WITH_GAPS))
+            squares += np.sum(h * h, axis=0)
+            for half, own in enumerate((slice(len(h) // 2), slice(len(h) // 2, None))):
+                grams[half] += s[own].T @ s[own]
+                crosses[half] += s[own].T @ h[own]
+        gram, cross = grams.sum(axis=0), crosses.sum(axis=0)
+        inverse = np.linalg.pinv(gram, rcond=_SINGULAR, hermitian=True)
+        slopes = inverse @ cross
+        # The halves of the rows lead to different B: it errs by half of that difference.
+        errors = inverse @ (crosses[0] - crosses[1] - (grams[0] - grams[1]) @ slopes)
+        left = squares - np.sum(cross * slopes, axis=0)
+        own_error = np.sum(errors * (gram @ errors), axis=0)
+        parts = [order_slice(model.n, k) for k in range(model.order + 1)]
+        ratios = [own_error[part].sum() / max(left[part].sum(), 1e-300) for part in parts]
+        return cls(slopes, 1 / (1 + np.array(ratios)))
 
     @classmethod
     def nothing(cls, model: Standardised) -> Explained:
         """Of a mixture that was not fitted to the rows."""
-        return cls(np.empty((0, model.size)), np.zeros(model.order + 1, dtype=bool))
+        return cls(np.empty((0, model.size)), np.ones(model.order + 1))
 
     def residuals(self, model: Standardised, rows: Rows) -> np.ndarray:
         """e(x) for each row; (p, N)."""

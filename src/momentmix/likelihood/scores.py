@@ -10,7 +10,7 @@ the standard one, with the weights as λ ∝ exp η (a background has the share 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -133,12 +133,16 @@ def block_diagonal(blocks: Sequence[np.ndarray]) -> np.ndarray:
     return result
 
 
-def row_scores(likelihood: RowLikelihood, directions: Directions) -> np.ndarray:
-    """The score of each row; (p, size)."""
+def row_scores(
+    likelihood: RowLikelihood,
+    directions: Directions,
+    change: Callable[[Behind], Behind] = lambda behind: behind,
+) -> np.ndarray:
+    """The score of each row; (p, size). ``change`` has what lies behind a block taken otherwise."""
     result = np.empty((len(likelihood.X), directions.size))
 
     def block(rows: slice | np.ndarray, behind: Behind) -> None:
-        result[rows] = directions.scores(behind)
+        result[rows] = directions.scores(change(behind))
 
     likelihood.each(directions.parameters, block)
     return result

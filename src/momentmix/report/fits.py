@@ -38,12 +38,13 @@ def moments_section(report: FitSummary, picture: str) -> Section | None:
     ]
     if known:
         columns += [
-            ("expected from sampling", lambda match: number_cell(match.noise, 3)),
+            ("expected from sampling", _noise_cell),
             ("ratio", _ratio_cell),
         ]
     words = (
         " A ratio of about 1 or less is as good as this number of rows allows; far above 1 the "
-        "mixture misses something: order 3 is skewness, order 4 the weight of tails."
+        "mixture misses something: order 3 is skewness, order 4 the weight of tails. A dash stands "
+        "where one row makes up nearly all of a moment, so that nothing can be said of the others."
         if known
         else ""
     )
@@ -71,6 +72,10 @@ def beside(first: str, second: str) -> str:
 def _relative_cell(match: Match) -> Cell:
     percent = f"{readable(100 * match.relative, 2)} %" if match.relative > 1e-9 else "—"
     return Cell(np.nan_to_num(match.relative), percent)
+
+
+def _noise_cell(match: Match) -> Cell:
+    return number_cell(match.noise, 3) if np.isfinite(match.noise) else Cell(0, "—")
 
 
 def _ratio_cell(match: Match) -> Cell:

@@ -24,8 +24,11 @@ def goodness_section(report: FitSummary, picture: str) -> Section | None:
     )
     if np.sum(np.isfinite(tests.p_values)) > 1:
         words += " Of several tests, one has p below 0.05 by chance more often than one in twenty."
-    if report.rows is not None and report.rows > MOST_TESTED_ROWS:
-        words += f" {MOST_TESTED_ROWS:,} rows, drawn at random, are tested."
+    columns = " of the " in tests.rows
+    if columns or (report.rows is not None and report.rows > MOST_TESTED_ROWS):
+        words += f" {tests.rows}, drawn at random, are tested."
+    if columns:
+        words += " All columns would take longer than the fit: moment_test tests them."
     if report.has_gaps:
         words += " For this, gaps are filled at random, given the other values of the row."
     sentences = "".join(f"<li>{escape(sentence)}</li>" for sentence in tests.sentences)

@@ -16,6 +16,7 @@ from momentmix.summary import (
     mean_and_deviation,
     names_of,
     percent,
+    rows_for_errors,
     telling_features,
 )
 
@@ -27,7 +28,11 @@ def sureness_section(report: FitSummary) -> Section | None:
     """Weights with intervals, and means with standard errors."""
     found = report.sureness
     if found is None:
-        return None
+        estimator, X = report.estimator, report.X
+        if estimator is None or X is None or rows_for_errors(estimator, len(X)):
+            return None
+        words = "They would take longer than the fit: standard_errors(X) of the estimator has them."
+        return Section("sureness", "How sure the parameters are", f"<p>{words}</p>")
     mixture = report.mixture
     names, shown = names_of(mixture), telling_features(mixture, _MOST_COLUMNS)
     columns: list[Column[Component]] = [

@@ -31,7 +31,7 @@ from momentmix.summary.fit import FitSummary, Rival
 from momentmix.summary.origin import Origin
 from momentmix.summary.outliers import Outlier, Outliers, outliers_of
 from momentmix.summary.remark import closeness, remarks
-from momentmix.summary.sureness import Sureness, sureness_of
+from momentmix.summary.sureness import Sureness, rows_for_errors, sureness_of
 from momentmix.summary.tests_of_fit import MOST_TESTED_ROWS, tests_of_fit
 from momentmix.summary.words import (
     counted,
@@ -81,6 +81,7 @@ __all__ = [
     "percent",
     "readable",
     "remarks",
+    "rows_for_errors",
     "standardised_means",
     "strongest_correlations",
     "sureness_of",

@@ -277,7 +277,8 @@ class FitSummary:
             found.append(limit)
         if self.errors is not None and (large := errors_remark(self.columns)):
             found.append(large)
-        found += remarks(self.mixture, self.members, self.matches, self.collapsed, self.tests)
+        matches = self.matches if self.tests is None else []
+        found += remarks(self.mixture, self.members, matches, self.collapsed, self.tests)
         agreement = getattr(self.estimator, "agreement_", None)
         if agreement is not None and agreement.agreeing < agreement.starts:
             found.append(agreement.sentence)

@@ -161,7 +161,7 @@ def atom_sums(atoms: Atoms, centre: np.ndarray, d: int) -> np.ndarray:
             sums = atoms.weights * row_sums(atoms.means, centre, None, d)
         else:
             sums = row_sums(atoms.means, centre, atoms.weights, d)
-        if covariance.zero:
+        if covariance.zero or d < 2:  # means do not depend on covariances, which may be large
             return sums
         return plus_gaussian(sums, len(centre), covariance=_numpy(covariance.matrices())[0])
     total = np.zeros(total_size(len(centre), d))
@@ -169,7 +169,8 @@ def atom_sums(atoms: Atoms, centre: np.ndarray, d: int) -> np.ndarray:
     for start in range(0, len(atoms), step):
         part = atoms.take(slice(start, min(start + step, len(atoms))))
         means = _numpy(part.means) - centre
-        M = gaussian_moments(means, _numpy(part.covariance.matrices()), d)
+        matrices = None if d < 2 else _numpy(part.covariance.matrices())
+        M = gaussian_moments(means, matrices, d)
         total += _numpy(part.column)[:, 0] @ M
     return total
 
