@@ -32,11 +32,11 @@ __all__ = [
     "DType",
     "Device",
     "Namespace",
-    "add_product",
     "all_finite",
     "array_device",
     "as_float_array",
     "as_like",
+    "can_be_written",
     "check_same_place",
     "contiguous",
     "empty_like_rows",
@@ -50,6 +50,7 @@ __all__ = [
     "on_accelerator",
     "place_of",
     "plus_multiple",
+    "plus_product",
     "read_only",
     "read_only_view",
     "subtract_into",
@@ -192,19 +193,24 @@ def multiply_into(out: Array, a: Array, b: Array) -> None:
         out[...] = a * b
 
 
+def can_be_written(x: object) -> bool:
+    """Whether arrays of its library are known to take writes; those of JAX, for one, do not."""
+    return isinstance(x, np.ndarray) or _is_tensor(x) or bool(is_cupy_array(x))
+
+
 def _keeps_no_graph(*arrays: Array) -> bool:
     """Whether these are tensors of which nobody will ask derivatives."""
     return all(_is_tensor(x) and not x.requires_grad for x in arrays)
 
 
-def add_product(total: Array, factor: float, a: Array, b: Array) -> None:
-    """total ← total + factor a b; in PyTorch in one go."""
+def plus_product(total: Array, factor: float, a: Array, b: Array) -> Array:
+    """total + factor a b, in the memory of total where that can be; in PyTorch in one go."""
     if _is_tensor(total):
-        total.addcmul_(a, b, value=factor)
-        return
+        return total.addcmul_(a, b, value=factor)
     term = a * b
     term *= factor
     total += term
+    return total
 
 
 def plus_multiple(total: Array | float, factor: float, a: Array) -> Array:
