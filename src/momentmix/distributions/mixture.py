@@ -34,6 +34,7 @@ from momentmix.support.array import (
     like,
     namespace,
     on_accelerator,
+    refuse_graph,
     to_numpy,
 )
 from momentmix.support.checks import RandomState, seeded
@@ -308,6 +309,8 @@ class Mixture(AtomDistribution):
         return self._like(means), self._like(covariances)
 
     def _given(self, X: Array, noise_covariance: ArrayLike | None) -> MixtureGiven:
+        own = self.weights, self.means, self.covariances
+        refuse_graph("gaps and known errors", X, *own, noise_covariance)
         rows = to_numpy(X).astype(np.float64, copy=False)
         noise = None if noise_covariance is None else to_numpy(noise_covariance)
         return MixtureGiven(self._atoms, ObservedRows(rows, noise_of_rows(noise, rows)))
@@ -352,6 +355,7 @@ class Mixture(AtomDistribution):
         marginal, background = self.marginal(given_positions), self._background
         log_joint = marginal.log_joint(values[None, :])[0, :]
         if background is not None:
+            refuse_graph("the share of a background", log_joint)
             share = min(float(marginal.outlier_probability(values[None, :])[0]), 1 - 1e-12)
             background = Background(share, background.widths[kept_positions])
         weights = xp.exp(log_joint - xp.max(log_joint))

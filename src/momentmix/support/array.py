@@ -6,7 +6,7 @@ API standard, so that results stay in the caller's library, dtype and device.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 import numpy as np
 from array_api_compat import (
@@ -53,6 +53,7 @@ __all__ = [
     "plus_product",
     "read_only",
     "read_only_view",
+    "refuse_graph",
     "subtract_into",
     "to_numpy",
     "without_graph",
@@ -162,7 +163,8 @@ def all_finite(x: Array) -> bool:
 
 def frozen_copy(x: Array) -> Array:
     """A copy that the caller cannot change through the original (nor, in NumPy, at all)."""
-    copy = namespace(x).asarray(x, copy=True)
+    # Before PyTorch 2.13 its asarray forgets the graph.
+    copy = x.clone() if _is_tensor(x) else namespace(x).asarray(x, copy=True)
     return read_only(copy) if isinstance(copy, np.ndarray) else copy
 
 
@@ -312,6 +314,19 @@ def _described(x: object) -> str:
 def without_graph(x: Array) -> Array:
     """``x`` without what PyTorch remembers of how it was made."""
     return x.detach() if _is_tensor(x) else x
+
+
+def refuse_graph(what: str, *arrays: object) -> None:
+    """Refuse tensors of which PyTorch is to take derivatives, where what is made of them has none.
+
+    A term of a sum that silently had none would make the derivative of the sum a wrong number.
+    """
+    asked = [x for x in arrays if _is_tensor(x) and x.requires_grad]
+    if asked and cast("Any", namespace(asked[0])).is_grad_enabled():
+        raise TypeError(
+            "a tensor has requires_grad=True, but PyTorch's derivatives do not reach through "
+            f"{what}; call it within torch.no_grad(), or give tensor.detach()"
+        )
 
 
 def empty_like_rows(X: Array) -> Array:
