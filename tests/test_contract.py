@@ -284,8 +284,6 @@ def test_derivatives_of_pytorch(p, name):
         flowing += [lambda P: P.condition([0], rows[0, :1]).log_prob(rows[:, 1:]).sum()]
         refused += [lambda P: P.log_prob(gaps).sum(), lambda P: P.impute(gaps).sum()]
         refused += [lambda P: P.denoise(rows, 0.1)[0].sum(), lambda P: P.log_prob(rows, 0.1).sum()]
-    elif name == "means":
-        refused += [lambda P: mm.inner(mm.MomentTensors.from_samples(P.X, 3), other, 3)]
     rng = np.random.default_rng(1)
     step = rng.normal(size=np.shape(at))
     if step.ndim > 1 and cases()[p].covariance_is_matrix and name == "covariances":

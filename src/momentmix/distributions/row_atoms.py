@@ -16,7 +16,6 @@ from momentmix.support.array import (
     like,
     namespace,
     on_accelerator,
-    refuse_graph,
 )
 
 
@@ -25,7 +24,6 @@ def row_atoms(
 ) -> Atoms:
     """Rows (p, n) as atoms of the weights 1.0 or (p,), whose covariance is minus the noise."""
     rows = as_float_array(X, "X", (2,))
-    refuse_graph("MomentTensors (through Samples they do)", rows, weights, noise_covariance)
     if rows.shape[1] != n:
         raise ValueError(f"X has {rows.shape[1]} column(s), but these moments are of {n}")
     row_weights: Array | float = 1.0
