@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import log_softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from momentmix.covariance import COVARIANCE_TYPES, CovarianceName
 from momentmix.data.observed import ObservedData
@@ -18,7 +18,7 @@ from momentmix.data.rows import rows_to_fit
 from momentmix.data.sources import AtomData
 from momentmix.distributions.mixture import Mixture
 from momentmix.estimators.moment_mixture import MomentMixture
-from momentmix.estimators.rows import Table
+from momentmix.estimators.rows import Table, checked_table, checked_weights
 from momentmix.fitting.asked import Sizes
 from momentmix.fitting.labelled import labelled_problem
 from momentmix.fitting.plan import plan_mixture
@@ -162,15 +162,13 @@ class MixtureClassifier(ClassifierMixin, BaseEstimator):
         whole_number("max_components", self.max_components, 1)
         if self.prior is not None:
             number("prior", self.prior, 0, "auto")
-        X, y = validate_data(
-            self, X, y, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan"
-        )
+        if np.ma.is_masked(y):
+            raise ValueError("y has masked entries; leave out the rows whose class is not known")
+        X, y = checked_table(self, X, y)
         check_classification_targets(y)
         counts = np.ones(len(X))
         if sample_weight is not None:
-            counts = _check_sample_weight(
-                sample_weight, X, dtype=np.float64, ensure_non_negative=True
-            )
+            counts = checked_weights(sample_weight, X)
         self.classes_, labels = np.unique(y, return_inverse=True)
         totals = np.bincount(labels, weights=counts, minlength=len(self.classes_))
         if not np.all(totals > 0):
@@ -335,9 +333,7 @@ class MixtureClassifier(ClassifierMixin, BaseEstimator):
         array of shape (p, n_classes)
         """
         check_is_fitted(self)
-        X = validate_data(
-            self, X, reset=False, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan"
-        )
+        X = checked_table(self, X, reset=False)
         densities = [to_numpy(mixture.log_prob(X)) for mixture in self.mixtures_]
         with np.errstate(divide="ignore"):
             joint = np.stack(densities, axis=1).astype(np.float64) + np.log(self.priors_)
