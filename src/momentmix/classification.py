@@ -13,6 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from momentmix.covariance import COVARIANCE_TYPES, CovarianceName
+from momentmix.data.content import distinct_rows
 from momentmix.data.observed import ObservedData
 from momentmix.data.rows import rows_to_fit
 from momentmix.data.sources import AtomData
@@ -49,7 +50,8 @@ class MixtureClassifier(ClassifierMixin, BaseEstimator):
     n_components : int, "auto" or mapping, default=1
         The number of components of each class, or a mapping from each class to its number. "auto"
         raises it from 1, up to ``max_components``, as long as that lowers the BIC of the class. A
-        class with fewer rows than components is an error.
+        class with fewer rows than components is an error; one with fewer rows that differ has as
+        many components as those.
     covariance_type : {"full", "tied", "diag", "spherical"}, default="full"
         The shapes of the components. With one component a class, "full" is quadratic discriminant
         analysis, "tied", one covariance for the components of all classes, is linear discriminant
@@ -190,7 +192,7 @@ class MixtureClassifier(ClassifierMixin, BaseEstimator):
         tables: list[tuple[np.ndarray, np.ndarray | None]] = [
             (X[rows], None if counts is None else counts[rows]) for rows in members
         ]
-        numbers = self._numbers()
+        numbers = [_at_most(m, *table) for m, table in zip(self._numbers(), tables, strict=True)]
         of_class = zip(self.classes_, tables, numbers, strict=True)
         parts = [self._data(name, *table, m) for name, table, m in of_class]
         starts = [self._search(*table, m) for table, m in zip(tables, numbers, strict=True)]
@@ -363,3 +365,12 @@ class MixtureClassifier(ClassifierMixin, BaseEstimator):
         tags: Tags = super().__sklearn_tags__()  # type: ignore[no-untyped-call]
         tags.input_tags.allow_nan = True
         return tags
+
+
+def _at_most(m: Number, X: np.ndarray, counts: np.ndarray | None) -> Number:
+    """No more components than rows that differ, of a class that has rows enough."""
+    X = X[~np.all(np.isnan(X), axis=1)]
+    rows = len(X) if counts is None else max(len(X), counts.sum())
+    if m == "auto" or m > rows or len(X) == 0:
+        return m
+    return min(m, len(distinct_rows(X.astype(np.float64), None)[0]))

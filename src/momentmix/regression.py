@@ -16,8 +16,8 @@ from momentmix.estimators.moment_mixture import MomentMixture
 from momentmix.estimators.rows import Table, checked_table
 from momentmix.observed import ObservedRows
 from momentmix.selection import choose_components
-from momentmix.support.array import without_masks
 from momentmix.support.checks import one_of, probability, whole_number
+from momentmix.support.masks import without_masks
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags

@@ -9,7 +9,8 @@ import numpy as np
 
 from momentmix.blocks import arrow_rows
 from momentmix.blocks.batches import SMALL, Batch
-from momentmix.support.array import foreign, to_numpy, without_masks
+from momentmix.support.array import foreign, to_numpy
+from momentmix.support.masks import without_masks
 
 #: An array (p, n), a table of pandas, Polars or Arrow, or a pair of one of them and weights (p,).
 Given: TypeAlias = Any

@@ -25,8 +25,8 @@ from momentmix.support.array import (
     place_of,
     to_numpy,
     without_graph,
-    without_masks,
 )
+from momentmix.support.masks import without_masks
 
 #: Rows as users have them: an array, a table of pandas or polars, a Dask array or DataFrame; and
 #: the weights that go with them. Both are checked before anything is done with them.
@@ -54,7 +54,7 @@ def checked_rows(
     return X, weights
 
 
-def checked_table(estimator: BaseEstimator, X: Table, *y: Table, **options: Any) -> Any:
+def checked_table(estimator: BaseEstimator, X: Table, *y: Table, **options: bool | int) -> Table:
     """Rows in the main memory, and y if there is one, as scikit-learn checks them; NaN is a gap."""
     X = without_masks(to_numpy(X) if foreign(X) else X, "X")
     try:

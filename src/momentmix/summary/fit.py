@@ -28,7 +28,8 @@ from momentmix.summary.outliers import Outliers, outliers_of
 from momentmix.summary.remark import collapse_remark, errors_remark, remarks
 from momentmix.summary.sureness import Sureness, sureness_of
 from momentmix.summary.tests_of_fit import tests_of_fit
-from momentmix.support.array import to_numpy, without_masks
+from momentmix.support.array import to_numpy
+from momentmix.support.masks import without_masks
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

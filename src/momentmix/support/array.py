@@ -6,8 +6,6 @@ API standard, so that results stay in the caller's library, dtype and device.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 import numpy as np
@@ -23,6 +21,7 @@ from array_api_compat import (
 )
 from array_api_compat import device as array_device
 
+from momentmix.support.masks import filled, without_masks
 from momentmix.support.protocols import Array, ArrayLike, Device, DType, Namespace
 
 if TYPE_CHECKING:
@@ -59,14 +58,11 @@ __all__ = [
     "subtract_into",
     "to_numpy",
     "without_graph",
-    "without_masks",
 ]
 
 #: Where arrays are in the main memory, by the names that libraries have for it. Anything else is a
 #: device, on which rows stay.
 MAIN_MEMORY = frozenset({"cpu", "array_api_strict.Device('CPU_DEVICE')"})
-#: Types of dates, times and durations, as NumPy, pandas, Arrow and Polars name them.
-_DATES = re.compile(r"[<>]?(date|time|duration|period|m8)", re.IGNORECASE)
 
 
 def namespace(*arrays: Array) -> Namespace:
@@ -142,40 +138,6 @@ def _numpy_from_python(value: ArrayLike, name: str) -> np.ndarray:
                 f"{name} must hold numbers, but its dtype is {array.dtype} ({error})"
             ) from error
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
-
-
-def without_masks(value: Any, name: str) -> Any:
-    """``value`` with NaN where a mask of NumPy, or an NA among objects of pandas, hides it.
-
-    Dates and durations are refused: NumPy would read them as numbers of an arbitrary unit, and NaT
-    as the least of them. Anything else stays as it is.
-    """
-    value = _filled(value)
-    if foreign(value) or hasattr(value, "tocsr"):
-        return value
-    kinds = getattr(value, "dtypes", getattr(getattr(value, "schema", None), "types", None))
-    if kinds is None and isinstance(value, np.ndarray | list | tuple):
-        kinds = [np.asarray(value).dtype]
-    kinds = list(kinds) if isinstance(kinds, Iterable) else [kinds]
-    dates = [str(kind) for kind in kinds if _DATES.match(str(kind))]
-    if dates:
-        raise TypeError(
-            f"{name} holds dates or durations ({dates[0]}), which have no unit as numbers; give "
-            "numbers, such as days since the first of the dates"
-        )
-    if hasattr(value, "notna") and any(kind == np.dtype(object) for kind in kinds):
-        value = value.where(value.notna(), np.nan)
-    return value
-
-
-def _filled(value: Any) -> Any:
-    """A masked array, or a list of some, with NaN where it is masked; anything else as it is."""
-    if isinstance(value, list | tuple) and any(isinstance(x, np.ma.MaskedArray) for x in value):
-        value = np.ma.array(value)
-    if not isinstance(value, np.ma.MaskedArray) or value.dtype.kind in "mM":
-        return value
-    kind = value.dtype if value.dtype.kind == "f" else np.dtype(float)
-    return np.ma.filled(value.astype(kind), np.nan)
 
 
 def like(value: ArrayLike, reference: Array) -> ArrayLike:
@@ -392,7 +354,7 @@ def as_like(value: np.ndarray, like: Array, dtype: DType = None) -> Array:
 def to_numpy(x: ArrayLike) -> np.ndarray:
     """``x`` as a NumPy array in the main memory; without a copy where that can be."""
     if isinstance(x, np.ndarray) or not _is_array(x):
-        return np.asarray(_filled(x))
+        return np.asarray(filled(x))
     if _is_tensor(x):
         here = x.detach().cpu()
         try:
