@@ -58,6 +58,9 @@ def test_mixture(arguments, match):
         (np.ma.masked_array(EYE, mask=EYE), "means must be finite"),
         ([np.ma.masked_array([0.0, 1.0], mask=[True, False])] * 2, "means must be finite"),
         (np.zeros((2, 2), "M8[D]"), r"means holds dates or durations \(datetime64\[D\]\)"),
+        (np.ma.masked_array(EYE + 0j), "means must hold real numbers"),
+        (None, "means must have 2 dimension|means must hold numbers"),
+        ({"a": [0.0]}, "means must hold numbers"),
         ([[None, 0.0], [0.0, 0.0]], "means must hold numbers|means must be finite"),
     ],
 )

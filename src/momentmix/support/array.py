@@ -130,7 +130,7 @@ def _numpy_from_python(value: ArrayLike, name: str) -> np.ndarray:
     if array.dtype.kind not in "buifc":
         if array.dtype.kind == "O":  # where pandas has NA, which is no number
             absent = np.frompyfunc(lambda x: type(x).__name__ == "NAType", 1, 1)(array)
-            array = np.where(absent.astype(bool), np.nan, array)
+            array = np.where(np.asarray(absent, dtype=bool), np.nan, array)
         try:
             array = array.astype(np.float64)
         except (TypeError, ValueError) as error:

@@ -40,7 +40,7 @@ def filled(value: Given) -> Given:
     """A masked array, or a list of some, with NaN where it is masked; anything else as it is."""
     if isinstance(value, list | tuple) and any(isinstance(x, np.ma.MaskedArray) for x in value):
         value = np.ma.array(value)
-    if not isinstance(value, np.ma.MaskedArray) or value.dtype.kind in "mM":
+    if not isinstance(value, np.ma.MaskedArray) or value.dtype.kind in "cmM":
         return value
     kind = value.dtype if value.dtype.kind == "f" else np.dtype(float)
     return np.ma.filled(value.astype(kind), np.nan)
