@@ -1,3 +1,4 @@
+import importlib.util
 import signal
 
 import array_api_compat
@@ -19,8 +20,14 @@ torch.set_num_threads(1)
 BACKENDS = {
     "numpy": array_api_compat.array_namespace(np.zeros(1)),
     "strict": array_api_strict,
+    "immutable": array_api_strict,
     "torch": array_api_compat.array_namespace(torch.zeros(1)),
 }
+if importlib.util.find_spec("jax"):  # it is large, and no part of what tests need
+    import jax
+
+    jax.config.update("jax_enable_x64", True)
+    BACKENDS["jax"] = jax.numpy
 if torch.cuda.is_available():
     BACKENDS["cuda"] = BACKENDS["torch"]
 
@@ -50,8 +57,24 @@ class Backend:
 
 
 @pytest.fixture(params=BACKENDS)
-def backend(request):
+def backend(request, monkeypatch):
+    if request.param == "immutable":
+        take_no_writes(monkeypatch)
     return Backend(request.param)
+
+
+def take_no_writes(monkeypatch):
+    """Arrays of array-api-strict as the standard allows them, and as those of JAX are.
+
+    Operators such as += make a new array and leave the old one as it was.
+    """
+
+    def refuse(self, key, value):
+        raise TypeError("arrays of this library cannot be written into")
+
+    monkeypatch.setattr(array_api_strict._array_object.Array, "__setitem__", refuse)
+    for name in ("add", "sub", "mul", "truediv", "floordiv", "pow", "mod", "matmul"):
+        monkeypatch.delattr(array_api_strict._array_object.Array, f"__i{name}__")
 
 
 #: Devices of PyTorch on which passes over rows are tested: the main memory, as if it were one.

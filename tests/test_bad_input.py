@@ -2,11 +2,14 @@
 
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 import scipy.sparse
 import torch
 
 import momentmix as mm
+from momentmix.summary import FitSummary
 from zoo import cases
 
 EYE = np.eye(2)
@@ -52,7 +55,12 @@ def test_mixture(arguments, match):
         ([["a", "b"], ["c", "d"]], "means must hold numbers"),
         (np.array([[1j, 0], [0, 0]]), "means must hold real numbers"),
         (scipy.sparse.csr_array(EYE), "means is a sparse matrix"),
-        (np.ma.masked_array(EYE, mask=EYE), "means is a masked array"),
+        (np.ma.masked_array(EYE, mask=EYE), "means must be finite"),
+        ([np.ma.masked_array([0.0, 1.0], mask=[True, False])] * 2, "means must be finite"),
+        (np.zeros((2, 2), "M8[D]"), r"means holds dates or durations \(datetime64\[D\]\)"),
+        (np.ma.masked_array(EYE + 0j), "means must hold real numbers"),
+        (None, "means must have 2 dimension|means must hold numbers"),
+        ({"a": [0.0]}, "means must hold numbers"),
         ([[None, 0.0], [0.0, 0.0]], "means must hold numbers|means must be finite"),
     ],
 )
@@ -216,3 +224,101 @@ def test_rounding_is_forgiven():
 
 def test_overflowing_sums_are_not_mistaken_for_infinities():
     assert mm.Samples([[1e308, 0.0], [1e308, 0.0]]).n_samples == 2
+
+
+ROWS = np.concatenate([np.random.default_rng(0).normal(size=(40, 2)) + 6 * k for k in (0, 1)])
+GAPS = np.where(np.arange(160).reshape(80, 2) % 23 == 3, np.nan, ROWS)
+CLASSES = np.repeat([0, 1], 40)
+HIDDEN = np.ma.masked_array(np.nan_to_num(GAPS, nan=-9999.0), mask=np.isnan(GAPS))
+FITTED = mm.MomentMixture(2, random_state=0).fit(GAPS)
+#: Every way in for rows that may have gaps.
+WAYS = {
+    "fit": lambda X: mm.MomentMixture(2, random_state=0).fit(X).means_,
+    "noise": lambda X: mm.KnownCovarianceMixture(2, EYE, random_state=0).fit(X).means_,
+    "predict": FITTED.predict_proba,
+    "score": FITTED.score,
+    "impute": FITTED.impute,
+    "partial_fit": lambda X: mm.MomentMixture(2).partial_fit(X).moments_.mean,
+    "fit_batches": lambda X: mm.MomentMixture(2, random_state=0).fit_batches([X, X]).means_,
+    "from_samples": lambda X: mm.MomentTensors.from_samples(X, 2, missing="pairwise").mean,
+    "update": lambda X: mm.MomentTensors(2, 2, missing="pairwise").update(X).mean,
+    "from_batches": lambda X: mm.MomentTensors.from_batches([X], 2, missing="pairwise").mean,
+    "log_prob": FITTED.mixture_.log_prob,
+    "select": lambda X: mm.select(X, [2], random_state=0).best.means_,
+    "moment_test": lambda X: mm.moment_test(FITTED, X, random_state=0).tests[0].p_value,
+    "summary": lambda X: FitSummary(FITTED.mixture_, "t", X=X).log_likelihood,
+    "imputer": lambda X: mm.MixtureImputer(2, random_state=0).fit(X).transform(X),
+    "classifier": lambda X: mm.MixtureClassifier().fit(X, CLASSES).predict_proba(X),
+    "regressor": lambda X: mm.MixtureRegressor(2, random_state=0).fit(X, CLASSES).predict(X),
+}
+
+
+@pytest.mark.filterwarnings("ignore:X has feature names")
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "gappy",
+    [
+        HIDDEN,
+        list(HIDDEN),
+        HIDDEN.filled(0.0).astype(object),
+        pd.DataFrame(HIDDEN),
+        pd.DataFrame(GAPS, columns=["a", "b"]).astype("Float64"),
+        pl.DataFrame({"a": HIDDEN[:, 0].tolist(), "b": HIDDEN[:, 1].tolist()}),
+        pa.table({"a": HIDDEN[:, 0].tolist(), "b": HIDDEN[:, 1].tolist()}),
+    ],
+    ids=["masked", "list of masked", "objects", "pandas", "Float64", "polars", "arrow"],
+)
+def test_what_is_hidden_is_a_gap(way, gappy):
+    if isinstance(gappy, np.ndarray) and gappy.dtype == object:
+        gappy = np.where(np.isnan(GAPS), None, GAPS)
+    if way == "fit_batches" or way == "from_batches":
+        gappy = HIDDEN if isinstance(gappy, list) else gappy
+    np.testing.assert_allclose(WAYS[way](gappy), WAYS[way](GAPS), rtol=1e-9)
+
+
+DATES = np.datetime64("2020-01-01", "ns") + np.arange(160).reshape(80, 2).astype("m8[D]")
+
+
+@pytest.mark.filterwarnings("ignore:X has feature names")
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "dates",
+    [
+        DATES,
+        np.where(DATES[0, 0] < DATES, DATES, np.datetime64("NaT")),
+        DATES - DATES[0, 0],
+        [list(row) for row in DATES],
+        DATES.astype("M8[D]").tolist(),
+        pd.DataFrame({"a": ROWS[:, 0], "when": DATES[:, 0]}),
+        pd.DataFrame({"a": ROWS[:, 0], "when": pd.date_range("2020", periods=80, tz="UTC")}),
+        pl.DataFrame({"a": ROWS[:, 0], "when": DATES[:, 0]}),
+        pa.table({"a": DATES[:, 1], "when": DATES[:, 0]}),
+    ],
+    ids=["dates", "NaT", "durations", "list", "datetime", "pandas", "zone", "polars", "arrow"],
+)
+def test_dates_are_no_numbers(way, dates):
+    with pytest.raises(
+        (TypeError, ValueError), match=r"dates or durations|numbers.*(when|date)|float"
+    ):
+        WAYS[way](dates)
+
+
+def test_masked_weights_and_answers():
+    hidden = np.ma.masked_array(np.ones(80), mask=CLASSES)
+    for refused in (
+        lambda: mm.MomentMixture(2).fit(ROWS, sample_weight=hidden),
+        lambda: mm.MixtureClassifier().fit(ROWS, CLASSES, sample_weight=hidden),
+        lambda: mm.MixtureRegressor(2).fit(ROWS, hidden),
+        lambda: mm.MixtureRegressor(2).fit(ROWS, CLASSES).score(ROWS, hidden),
+        lambda: mm.MixtureClassifier().fit(ROWS, np.ma.masked_array(CLASSES, mask=CLASSES)),
+        lambda: mm.MomentTensors.from_samples(ROWS, 2, hidden),
+        lambda: mm.MomentMixture(2).fit_batches([(ROWS, hidden)]),
+        lambda: mm.select(ROWS, [1], sample_weight=hidden),
+        lambda: mm.Samples(HIDDEN),
+        lambda: mm.MomentMixture(2).fit(ROWS, noise_covariance=HIDDEN**2),
+        lambda: FITTED.denoise(ROWS, HIDDEN**2),
+    ):
+        with pytest.raises(ValueError, match=r"NaN|finite|masked entries"):
+            refused()
+    with pytest.raises(TypeError, match="y holds dates or durations"):
+        mm.MixtureRegressor(2).fit(ROWS, DATES[:, 0])

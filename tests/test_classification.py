@@ -1,5 +1,7 @@
 """MixtureClassifier: scikit-learn's manners, and discriminant analysis where it is that."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,7 +12,10 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticD
 from sklearn.model_selection import cross_val_score
 from sklearn.naive_bayes import GaussianNB
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.estimator_checks import (
+    check_sample_weight_equivalence_on_dense_data,
+    parametrize_with_checks,
+)
 
 from momentmix import CollapseWarning, MixtureClassifier, MomentMixture
 
@@ -186,3 +191,28 @@ def test_errors_about_rows():
     X[SPECIES == 1, 3] = np.nan
     with pytest.raises(ValueError, match="class 1: column 3 of X has no value"):
         MixtureClassifier().fit(X, SPECIES)
+
+
+@pytest.mark.parametrize("kind", ["full", "tied", "diag", "spherical"])
+def test_a_class_of_equal_rows(kind):
+    """It has one component, whatever number is asked for, if its rows are many enough."""
+    X = np.concatenate([np.ones((10, 2)), np.random.default_rng(0).normal(size=(30, 2)) + 5])
+    y = np.repeat([0, 1], [10, 30])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CollapseWarning)
+        model = MixtureClassifier(2, covariance_type=kind, random_state=0).fit(X, y)
+        once = MixtureClassifier(2, covariance_type=kind, random_state=0)
+        once.fit(X[9:], y[9:], sample_weight=[10.0] + [1.0] * 30)
+    assert [len(mixture.weights) for mixture in model.mixtures_] == [1, 2]
+    np.testing.assert_allclose(model.mixtures_[0].means, [[1.0, 1.0]])
+    assert np.array_equal(model.predict(X), y)
+    np.testing.assert_allclose(once.predict_proba(X), model.predict_proba(X), rtol=1e-6, atol=1e-9)
+    with pytest.raises(ValueError, match="class 0: Expected n_samples >= n_components"):
+        MixtureClassifier(11, covariance_type=kind).fit(X, y)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("kind", ["full", "tied", "diag", "spherical"])
+def test_weights_are_repetitions_to_scikit_learn(kind):
+    model = MixtureClassifier(2, covariance_type=kind, random_state=0)
+    check_sample_weight_equivalence_on_dense_data("MixtureClassifier", model)

@@ -135,3 +135,42 @@ def test_a_fit_that_cannot_be_scored_is_refused_and_changes_nothing():
     with pytest.raises(ValueError, match="singular"):
         fit.fit(X, sample_weight=weights)
     np.testing.assert_array_equal(fit.means_, before)
+
+
+def rounded(seed):
+    """Two groups and rows far off, rounded, of which a tenth of the values are gaps."""
+    rng = np.random.default_rng(seed)
+    X = np.concatenate([rng.normal(size=(29, 4)), 1.5 * rng.normal(size=(30, 4)) + 3])
+    X[::9] = rng.uniform(-12, 14, size=X[::9].shape)
+    X = np.round(X, 1)
+    return np.where(rng.random(X.shape) < 0.1, np.nan, X)
+
+
+def heavy(seed, digits):
+    """Rows of heavy tails, rounded."""
+    return np.round(np.random.default_rng(seed).standard_t(2, size=(59, 4)), digits)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("X", "m", "settings"),
+    [
+        (rounded(1), 2, {}),
+        (rounded(4), 2, {}),
+        (rounded(7), 2, {"outliers": "auto"}),
+        (heavy(12, 1), 2, {"outliers": "auto", "covariance_type": "spherical"}),
+        (heavy(39, 1), 2, {"outliers": "auto", "covariance_type": "tied"}),
+        (heavy(48, 1), 3, {"outliers": "auto"}),
+    ],
+)
+def test_gaps_and_a_background_know_neither_order_nor_origin(X, m, settings):
+    def fitted(rows):
+        return MomentMixture(m, random_state=0, **settings).fit(rows)
+
+    rng = np.random.default_rng(0)
+    want = fitted(X)
+    others = X[:, rng.permutation(4)], X[rng.permutation(59)], X + 3.0, X - 1.0
+    for rows in others:
+        found = fitted(rows)
+        np.testing.assert_allclose(found.log_posterior_, want.log_posterior_, atol=1e-5)
+        np.testing.assert_allclose(found.weights_, want.weights_, atol=1e-3)

@@ -4,9 +4,11 @@ import functools
 
 import numpy as np
 import pytest
+import torch
 
 import momentmix as mm
 import oracles
+from conftest import Backend
 from zoo import N_FEATURES, NAMES, cases
 
 ORDERS = {
@@ -237,3 +239,64 @@ def test_arguments_are_left_alone(p, backend):
     for array, original in zip(given, cases()[p].parameters, strict=True):
         if original is not None:
             np.testing.assert_array_equal(backend.numpy(array), original)
+
+
+def torch_build(p, name, X):
+    """The distribution p, one of whose parameters is X."""
+    parameters = dict(zip(("weights", "means", "covariances"), cases()[p].parameters, strict=True))
+    tensors = iter(
+        X if own == name else torch.tensor(np.array(a))
+        for own, a in parameters.items()
+        if a is not None
+    )
+    return cases()[p].build(lambda a: next(tensors))
+
+
+@pytest.mark.filterwarnings("ignore:Converting a tensor with requires_grad=True to a scalar")
+@pytest.mark.parametrize("name", ["means", "covariances"])
+@pytest.mark.parametrize("p", [p for p in NAMES if p not in ("semidefinite", "zero")])
+def test_derivatives_of_pytorch(p, name):
+    """They are those of central differences, or they are refused; never other numbers."""
+    at = cases()[p].parameters[("weights", "means", "covariances").index(name)]
+    if at is None:
+        return
+    other, points = build("full", Backend("torch")), torch.tensor(POINTS)
+    stored = mm.MomentTensors.from_samples(POINTS, 4)
+    rows, gaps = torch.tensor(POINTS), torch.tensor(POINTS)
+    gaps[0, 0] = float("nan")
+
+    def both(value):
+        return lambda P: value(P) + (P.atoms.means**2).sum()
+
+    flowing = [
+        lambda P: mm.squared_distance(P, other, 3),
+        lambda P: mm.inner(other, P, [1.0, 0.5, 0.2, 0.1, 0.1]),
+        lambda P: mm.inner_grad(P, other, 4)[1].means.sum(),
+        lambda P: mm.contract_grad(P, points, 4)[1].sum(),
+        lambda P: (mm.dense_moment(P, 3) ** 2).sum(),
+    ]
+    refused = [lambda P: mm.squared_distance(P, stored, 3), lambda P: mm.inner(stored, P, 4)]
+    if isinstance(cases()[p].build(np.asarray), mm.Mixture):
+        flowing += [
+            lambda P: P.log_prob(rows).sum(),
+            lambda P: P.marginal([1]).log_prob(rows[:, :1]).sum(),
+        ]
+        flowing += [lambda P: P.condition([0], rows[0, :1]).log_prob(rows[:, 1:]).sum()]
+        refused += [lambda P: P.log_prob(gaps).sum(), lambda P: P.impute(gaps).sum()]
+        refused += [lambda P: P.denoise(rows, 0.1)[0].sum(), lambda P: P.log_prob(rows, 0.1).sum()]
+    rng = np.random.default_rng(1)
+    step = rng.normal(size=np.shape(at))
+    if step.ndim > 1 and cases()[p].covariance_is_matrix and name == "covariances":
+        step = step + step.swapaxes(-1, -2)
+    for value in map(both, flowing):
+        X = torch.tensor(np.array(at), requires_grad=True)
+        value(torch_build(p, name, X)).backward()
+        slope, h = float((X.grad * torch.tensor(step)).sum()), 1e-5
+        ends = [float(value(torch_build(p, name, torch.tensor(at + s * step)))) for s in (h, -h)]
+        np.testing.assert_allclose(slope, (ends[0] - ends[1]) / (2 * h), rtol=1e-5, atol=1e-7)
+    for value in map(both, refused):
+        P = torch_build(p, name, torch.tensor(np.array(at), requires_grad=True))
+        with pytest.raises(TypeError, match=r"requires_grad=True, but .* do not reach through"):
+            value(P)
+        with torch.no_grad():
+            assert np.isfinite(float(value(P)))

@@ -260,3 +260,37 @@ def test_what_counts_as_rounded(rng):
     weights = rng.uniform(0.5, 2, size=40)
     found = rounding_variances(ages, weights / weights.sum(), 1000.0)
     np.testing.assert_allclose(found, [1 / 12])
+
+
+@pytest.mark.filterwarnings("ignore:the weights of 120 rows")
+@pytest.mark.parametrize("kind", ["full", "diag", "spherical"])
+def test_a_prior_beyond_all_bounds_makes_covariances_equal(kind):
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.normal(size=(60, 2)), 2 * rng.normal(size=(60, 2)) + 9])
+
+    def fitted(prior="auto", weight=1.0):
+        model = mm.MomentMixture(2, covariance_type=kind, prior=prior, random_state=0)
+        return model.fit(X, sample_weight=np.full(120, weight))
+
+    labels = np.repeat([0, 1], 60)
+    means = [X[labels == j].mean(axis=0) for j in (0, 1)]
+    for found in (fitted(1e12), fitted(1e300), fitted(weight=1e-300), fitted(weight=1e-320)):
+        np.testing.assert_allclose(*found.covariances_, rtol=1e-6, atol=1e-6)
+        order = np.argsort(found.means_[:, 0])
+        np.testing.assert_allclose(found.means_[order], means, atol=0.2)
+
+
+def test_moments_that_underflow_are_refused():
+    X = np.random.default_rng(0).normal(size=(300, 2))
+    for scale in (1e-60, 1e-150, 1e-200):
+        with pytest.raises(ValueError, match=r"powers of order 7 underflow.*rescale the features"):
+            mm.MomentTensors.from_samples(X * scale, 7)
+        with pytest.raises(ValueError, match=r"underflow"):
+            mm.MomentTensors.from_samples(np.where(X > 2, np.nan, X * scale), 7, missing="pairwise")
+    with pytest.raises(ValueError, match=r"underflow.*the weights"):
+        mm.MomentTensors.from_samples(X, 7, np.full(300, 1e-320))
+    with pytest.raises(ValueError, match=r"underflow"):
+        mm.MomentMixture(2, polish=None, random_state=0).fit(X * 1e-145)
+    small = mm.MomentTensors.from_samples(X * 1e-40, 7)
+    np.testing.assert_allclose(small.tensor(7)[0, 0, 0, 0, 0, 0, 0] * 1e280, np.mean(X[:, 0] ** 7))
+    assert mm.MomentTensors.from_samples(np.full((5, 2), 0.1), 7).mean[0] == 0.1

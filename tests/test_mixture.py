@@ -1,4 +1,5 @@
 import json
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -6,6 +7,7 @@ from scipy import stats
 from sklearn.mixture import GaussianMixture
 
 import momentmix as mm
+from momentmix.distributions.background import Background
 from momentmix.files.models import FORMAT
 from zoo import cases
 
@@ -284,3 +286,45 @@ def test_condition_on_whole_numbers(kind):
     given = mixture.condition([0], torch.tensor([1]))
     assert given.means.dtype == torch.float32
     np.testing.assert_allclose(given.means.numpy(), [[1.0], [3.0]], atol=1e-6)
+
+
+@pytest.mark.parametrize("value", [40.0, 1e20, 1e160, -1e160, 1e300, -1e308])
+@pytest.mark.parametrize("kind", ["full", "diag", "spherical"])
+def test_conditioning_far_out(value, kind, backend):
+    """The weights against rational numbers, whose exponents have no bounds."""
+    shares, means, variances = (0.4, 0.5, 0.1), (0.0, 3.0, 1.0), (1.0, 2.0, 3.0)
+    covariances = {
+        "full": [v * np.eye(2) for v in variances],
+        "diag": [[v, v] for v in variances],
+        "spherical": variances,
+    }[kind]
+    given = (backend.array(np.array(a)) for a in (shares, [[m, m] for m in means], covariances))
+    found = mm.Mixture(*given, kind).condition([0], backend.array([value]))
+    logs = [
+        Fraction(np.log(w) - np.log(v) / 2) - (Fraction(value) - Fraction(m)) ** 2 / Fraction(v) / 2
+        for w, m, v in zip(shares, means, variances, strict=True)
+    ]
+    want = np.exp([float(max(x - max(logs), -(10**4))) for x in logs])
+    np.testing.assert_allclose(backend.numpy(found.weights), want / want.sum(), rtol=1e-9)
+    np.testing.assert_array_equal(backend.numpy(found.means)[:, 0], means)
+
+
+def test_conditioning_on_what_is_no_number():
+    mixture = mm.Mixture([0.5, 0.5], [[0.0, 0.0], [1.0, 1.0]], [[[1.0, 0.9], [0.9, 1.0]]] * 2)
+    for value in (np.nan, np.inf):
+        with pytest.raises(ValueError, match="values must be finite; leave out of features what"):
+            mixture.condition([0], [value])
+    wide = mm.Mixture([1.0], [[0.0, 0.0]], [[1e-4, 0.009], [0.009, 1.0]], "tied")
+    with pytest.raises(ValueError, match="means given them overflow"):
+        wide.condition([0], [1e308])
+
+
+def test_no_rows(backend):
+    for background in (None, Background(0.1, np.ones(2))):
+        given = (backend.array(np.array(a)) for a in ([1.0], [[0.0, 1.0]], [[1.0, 2.0]]))
+        mixture = mm.Mixture(*given, "diag", background=background)
+        none = backend.array(np.empty((0, 2)))
+        assert mixture.log_prob(none).shape == mixture.outlier_probability(none).shape == (0,)
+        assert mixture.log_joint(none).shape == (*mixture.log_prob(none, 0.1).shape, 1) == (0, 1)
+        assert mixture.impute(none).shape == mixture.denoise(none)[0].shape == (0, 2)
+        assert mixture.impute(none, 3, random_state=0).shape == (3, 0, 2)

@@ -221,3 +221,12 @@ def test_libraries_have_all_that_the_types_name(backend):
         names = vars(protocol).keys() - always
         assert len(names) > 5
         assert [name for name in names if not hasattr(there, name)] == []
+
+
+@pytest.mark.parametrize("p", NAMES)
+def test_no_vectors(p, backend):
+    P, none = cases()[p].build(backend.array), backend.array(np.empty((0, 2)))
+    assert mm.contract(P, none, 3).shape == (0,)
+    values, in_points, in_P = mm.contract_grad(P, none, [1.0, 1.0, 1.0, 1.0])
+    assert (values.shape, in_points.shape) == ((0,), (0, 2))
+    assert not np.any(backend.numpy(in_P.means))

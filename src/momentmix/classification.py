@@ -10,15 +10,16 @@ import numpy as np
 from scipy.special import log_softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from momentmix.covariance import COVARIANCE_TYPES, CovarianceName
+from momentmix.data.content import distinct_rows
 from momentmix.data.observed import ObservedData
 from momentmix.data.rows import rows_to_fit
 from momentmix.data.sources import AtomData
 from momentmix.distributions.mixture import Mixture
 from momentmix.estimators.moment_mixture import MomentMixture
-from momentmix.estimators.rows import Table
+from momentmix.estimators.rows import Table, checked_table, checked_weights
 from momentmix.fitting.asked import Sizes
 from momentmix.fitting.labelled import labelled_problem
 from momentmix.fitting.plan import plan_mixture
@@ -49,7 +50,8 @@ class MixtureClassifier(ClassifierMixin, BaseEstimator):
     n_components : int, "auto" or mapping, default=1
         The number of components of each class, or a mapping from each class to its number. "auto"
         raises it from 1, up to ``max_components``, as long as that lowers the BIC of the class. A
-        class with fewer rows than components is an error.
+        class with fewer rows than components is an error; one with fewer rows that differ has as
+        many components as those.
     covariance_type : {"full", "tied", "diag", "spherical"}, default="full"
         The shapes of the components. With one component a class, "full" is quadratic discriminant
         analysis, "tied", one covariance for the components of all classes, is linear discriminant
@@ -162,15 +164,13 @@ class MixtureClassifier(ClassifierMixin, BaseEstimator):
         whole_number("max_components", self.max_components, 1)
         if self.prior is not None:
             number("prior", self.prior, 0, "auto")
-        X, y = validate_data(
-            self, X, y, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan"
-        )
+        if np.ma.is_masked(y):
+            raise ValueError("y has masked entries; leave out the rows whose class is not known")
+        X, y = checked_table(self, X, y)
         check_classification_targets(y)
         counts = np.ones(len(X))
         if sample_weight is not None:
-            counts = _check_sample_weight(
-                sample_weight, X, dtype=np.float64, ensure_non_negative=True
-            )
+            counts = checked_weights(sample_weight, X)
         self.classes_, labels = np.unique(y, return_inverse=True)
         totals = np.bincount(labels, weights=counts, minlength=len(self.classes_))
         if not np.all(totals > 0):
@@ -192,7 +192,7 @@ class MixtureClassifier(ClassifierMixin, BaseEstimator):
         tables: list[tuple[np.ndarray, np.ndarray | None]] = [
             (X[rows], None if counts is None else counts[rows]) for rows in members
         ]
-        numbers = self._numbers()
+        numbers = [_at_most(m, *table) for m, table in zip(self._numbers(), tables, strict=True)]
         of_class = zip(self.classes_, tables, numbers, strict=True)
         parts = [self._data(name, *table, m) for name, table, m in of_class]
         starts = [self._search(*table, m) for table, m in zip(tables, numbers, strict=True)]
@@ -335,9 +335,7 @@ class MixtureClassifier(ClassifierMixin, BaseEstimator):
         array of shape (p, n_classes)
         """
         check_is_fitted(self)
-        X = validate_data(
-            self, X, reset=False, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan"
-        )
+        X = checked_table(self, X, reset=False)
         densities = [to_numpy(mixture.log_prob(X)) for mixture in self.mixtures_]
         with np.errstate(divide="ignore"):
             joint = np.stack(densities, axis=1).astype(np.float64) + np.log(self.priors_)
@@ -367,3 +365,12 @@ class MixtureClassifier(ClassifierMixin, BaseEstimator):
         tags: Tags = super().__sklearn_tags__()  # type: ignore[no-untyped-call]
         tags.input_tags.allow_nan = True
         return tags
+
+
+def _at_most(m: Number, X: np.ndarray, counts: np.ndarray | None) -> Number:
+    """No more components than rows that differ, of a class that has rows enough."""
+    X = X[~np.all(np.isnan(X), axis=1)]
+    rows = len(X) if counts is None else max(len(X), counts.sum())
+    if m == "auto" or m > rows or len(X) == 0:
+        return m
+    return min(m, len(distinct_rows(X.astype(np.float64), None)[0]))

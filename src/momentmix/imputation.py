@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.impute import MissingIndicator
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from momentmix.covariance import COVARIANCE_TYPES
 from momentmix.estimators.moment_mixture import MomentMixture
-from momentmix.estimators.rows import Table
+from momentmix.estimators.rows import Table, checked_table
 from momentmix.selection import choose_components
 from momentmix.support.array import to_numpy
 from momentmix.support.checks import generator, one_of, whole_number
@@ -200,14 +200,7 @@ class MixtureImputer(TransformerMixin, BaseEstimator):
         return names
 
     def _rows(self, X: Table, reset: bool) -> np.ndarray:
-        return validate_data(
-            self,
-            X,
-            reset=reset,
-            dtype=[np.float64, np.float32],
-            ensure_all_finite="allow-nan",
-            ensure_min_samples=2 if reset else 1,
-        )
+        return checked_table(self, X, reset=reset, ensure_min_samples=2 if reset else 1)
 
     def __sklearn_tags__(self) -> Tags:
         tags: Tags = super().__sklearn_tags__()  # type: ignore[no-untyped-call]

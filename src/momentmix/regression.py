@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from scipy.special import ndtr, ndtri
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from momentmix.covariance import COVARIANCE_TYPES, CovarianceName
 from momentmix.distributions.given_rows import MixtureGiven
 from momentmix.distributions.mixture import Mixture
 from momentmix.estimators.moment_mixture import MomentMixture
-from momentmix.estimators.rows import Table
+from momentmix.estimators.rows import Table, checked_table
 from momentmix.observed import ObservedRows
 from momentmix.selection import choose_components
 from momentmix.support.checks import one_of, probability, whole_number
+from momentmix.support.masks import without_masks
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
@@ -134,16 +135,8 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
         whole_number("n_components", self.n_components, 1, "auto")
         whole_number("max_components", self.max_components, 1)
         one_of("covariance_type", self.covariance_type, COVARIANCE_TYPES)
-        X, y = validate_data(
-            self,
-            X,
-            y,
-            dtype=[np.float64, np.float32],
-            ensure_all_finite="allow-nan",
-            ensure_min_samples=2,
-            multi_output=True,
-            y_numeric=True,
-        )
+        y = without_masks(y, "y")
+        X, y = checked_table(self, X, y, ensure_min_samples=2, multi_output=True, y_numeric=True)
         names = "covariance_type", "prior", "random_state", "verbose", "n_jobs"
         settings: dict[str, Any] = {name: getattr(self, name) for name in names}
         rows = np.column_stack([X, y]).astype(np.float64)
@@ -223,13 +216,11 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
         -------
         float
         """
-        return float(super().score(X, y, sample_weight))  # type: ignore[no-untyped-call]
+        return float(super().score(X, without_masks(y, "y"), sample_weight))  # type: ignore[no-untyped-call]
 
     def _rows(self, X: Table) -> np.ndarray:
         check_is_fitted(self)
-        return validate_data(
-            self, X, reset=False, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan"
-        )
+        return checked_table(self, X, reset=False)
 
     def _given(self, X: np.ndarray) -> Given:
         """The distribution of y given each row: rows in which y is a gap."""

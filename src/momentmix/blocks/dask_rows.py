@@ -23,7 +23,7 @@ from momentmix.blocks.rows import (
 )
 from momentmix.blocks.tables import chosen_labels
 from momentmix.covariance import one_for_each_row
-from momentmix.support.array import Array, ArrayLike
+from momentmix.support.array import Array, ArrayLike, to_numpy
 from momentmix.support.parallel import thread_limit
 
 if TYPE_CHECKING:
@@ -206,7 +206,7 @@ def _on_block(
         named = {**named, "noise_covariance": _noise_of_block(X, common, own, noise_shape)}
     try:
         with thread_limit(1):  # other blocks are the cluster's other jobs
-            result[0, 0] = function(np.asarray(X), weights, *arguments, **named)
+            result[0, 0] = function(to_numpy(X), weights, *arguments, **named)
     except ValueError as error:
         kind = type(error) if type(error).__init__ is ValueError.__init__ else ValueError
         raise kind(f"block {i} of X: {error}") from error

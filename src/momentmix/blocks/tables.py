@@ -10,6 +10,7 @@ import numpy as np
 from momentmix.blocks import arrow_rows
 from momentmix.blocks.batches import SMALL, Batch
 from momentmix.support.array import foreign, to_numpy
+from momentmix.support.masks import without_masks
 
 #: An array (p, n), a table of pandas, Polars or Arrow, or a pair of one of them and weights (p,).
 Given: TypeAlias = Any
@@ -176,8 +177,7 @@ def _matrix(table: Given, columns: list[Hashable]) -> np.ndarray:
 
 def _array(given: Given) -> np.ndarray:
     """An array (p, n) of float64; a copy of what is small, whose memory the user may use again."""
-    if isinstance(given, np.ma.MaskedArray):
-        given = np.ma.filled(given.astype(np.float64), np.nan)
+    given = without_masks(given, "it")
     array = to_numpy(given) if foreign(given) else np.asarray(given)
     if array.ndim != 2 or array.dtype.kind not in "biufO" or array.shape[1] == 0:
         raise ValueError(
@@ -191,6 +191,7 @@ def _array(given: Given) -> np.ndarray:
 def _weights(own: Given | None, p: int) -> np.ndarray | None:
     if own is None:
         return None
+    own = without_masks(own, "weights")
     weights = np.array(to_numpy(own) if foreign(own) else own, dtype=np.float64)
     if weights.shape != (p,):
         raise ValueError(f"its weights have the shape {weights.shape}, but it has {p} rows")

@@ -18,6 +18,7 @@ from momentmix.covariance.tangent import MatrixTangent
 from momentmix.support.array import (
     Array,
     array_device,
+    can_be_written,
     index_array,
     multiply_into,
     namespace,
@@ -128,6 +129,8 @@ class Matrices(Covariance):
         xp, (p, n) = namespace(X), X.shape
         # Rows made contiguous first: the products below then run along memory.
         rows = xp.stack([X[:, a] for a in range(n)])
+        if not can_be_written(X):
+            return xp.concat([rows[a : a + 1, :] * rows[a:, :] for a in range(n)]).mT
         products, at = xp.empty((n * (n + 1) // 2, p), dtype=X.dtype, device=array_device(X)), 0
         for a in range(n):
             multiply_into(products[at : at + n - a, :], rows[a, :], rows[a:, :])

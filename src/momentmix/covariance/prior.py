@@ -18,6 +18,9 @@ import numpy as np
 
 from momentmix.covariance.eigen import eigen
 
+#: Beyond so many times the rows, covariances are equal to eight digits, and arithmetic loses them.
+MOST_STRENGTH = 1e8
+
 
 def _group_means(values: np.ndarray, groups: int) -> np.ndarray:
     """Means over the components of each of some mixtures, repeated for each component."""
@@ -66,6 +69,10 @@ class LogNormalPrior:
         rows = counts.reshape(-1, *[1] * (scatter.ndim - 1))
         common = np.tensordot(counts / counts.sum(), scatter, axes=1)
         return np.asarray((rows * scatter + self.strength * common) / (rows + self.strength))
+
+    def beside(self, rows: float) -> LogNormalPrior:
+        """The same, with at most ``MOST_STRENGTH`` times the strength of the rows it is beside."""
+        return replace(self, strength=min(self.strength, MOST_STRENGTH * rows))
 
     def about(self, centre: np.ndarray) -> LogNormalPrior:
         """The same with L held where it is."""

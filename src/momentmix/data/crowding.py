@@ -68,11 +68,11 @@ class Crowding(NamedTuple):
 
     def crowded(self) -> np.ndarray:
         """The places of rows that do not stand alone, at least half of them."""
-        return self.places[self._crowded]
+        return np.sort(self.places[self._crowded])
 
     def densest(self, share: float) -> np.ndarray:
         """The places of a share of the rows, those with the nearest neighbours."""
-        order = np.argsort(np.round(self.loneliness, DIGITS), kind="stable")
+        order = np.lexsort((self.places, self.loneliness))
         return np.sort(self.places[order[: max(int(np.ceil(share * len(order))), 1)]])
 
 
@@ -88,7 +88,8 @@ def _loneliness(Z: np.ndarray, counts: np.ndarray) -> np.ndarray:
         return np.full(p, -1.0)
     logs = n * np.log(np.maximum(reach, reach[reach > 0].min()))
     usual = (chi2.isf(1 / max(p, 2), n) - chi2.median(n)) / 2
-    return np.asarray(logs - np.median(logs) - usual - SLACK)
+    # Of rounded rows many are as lonely as the median, and must not differ from it by rounding.
+    return np.round(logs - np.median(logs) - usual - SLACK, DIGITS)
 
 
 def _spreads(X: np.ndarray) -> np.ndarray:

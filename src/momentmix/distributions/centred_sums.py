@@ -32,6 +32,8 @@ _PILOT_ROWS = 1024
 _PAIRWISE_ROWS = 1 << 15
 #: The share of a sum of weights below which a difference of two may be nothing but rounding.
 _ROUNDING = 1e-12
+#: Sums below it lose digits.
+_LEAST = 1e-307
 
 
 def checked_missing(missing: str) -> Missing:
@@ -216,7 +218,7 @@ def sums_of_rows(
         present = xp.astype(~xp.isnan(X), X.dtype)
         X = xp.where(xp.isnan(X), xp.zeros_like(X), X)
         rows = Atoms(rows.weights, X, rows.covariance, xp)
-    centre = _pilot_mean(rows, present)
+    centre, spread = _pilot(rows, present)
     if earlier is not None:
         centre = earlier.centre_near(centre)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -232,6 +234,12 @@ def sums_of_rows(
             sums = np.sum([atom_sums(block, origin, order) for block in doubled], axis=0)
     if not np.all(np.isfinite(sums)):
         raise _not_finite(X, order)
+    least, weight = np.min(spread, where=spread > 0, initial=np.inf), float(sums[0])
+    if weight > 0 and np.log(weight) + order * np.log(least) < np.log(_LEAST):
+        raise ValueError(
+            f"the powers of order {order} underflow: a column of X varies by {least:.3g} where "
+            f"weights sum to {weight:.3g}; rescale the features or the weights"
+        )
     return CentredSums(centre, sums, order, missing, _sum_of_squares(rows))
 
 
@@ -244,23 +252,29 @@ def _sum_of_squares(rows: Atoms) -> float:
         return float(rows.xp.sum(weights * weights))
 
 
-def _pilot_mean(rows: Atoms, present: Array | None) -> np.ndarray:
-    """Mean of some rows spread over all; any point amid the rows that count serves as a centre."""
+def _pilot(rows: Atoms, present: Array | None) -> tuple[np.ndarray, np.ndarray]:
+    """The mean of some rows spread over all, and how far they go from it in each column.
+
+    Any point amid the rows that count serves as a centre.
+    """
     X, xp, p = rows.means, rows.xp, len(rows)
     chosen = np.arange(0, p, max(1, p // _PILOT_ROWS))
     if not isinstance(rows.weights, float):
         counted = np.flatnonzero(to_numpy(rows.weights) > 0)
         chosen = counted[:: max(1, len(counted) // _PILOT_ROWS)]
     if len(chosen) == 0:
-        return np.zeros(X.shape[1])
+        return np.zeros(X.shape[1]), np.zeros(X.shape[1])
     some = index_array(chosen, X)
     pilot = to_numpy(xp.take(X, some, axis=0)).astype(np.float64)
     counts: np.ndarray | int = len(pilot)
+    there: np.ndarray | float = 1.0
     if present is not None:
-        counts = np.maximum(to_numpy(xp.take(present, some, axis=0)).sum(axis=0), 1)
+        there = to_numpy(xp.take(present, some, axis=0))
+        counts = np.maximum(there.sum(axis=0), 1)
     with np.errstate(over="ignore", invalid="ignore"):
         mean = pilot.sum(axis=0) / counts
-    return np.where(np.isfinite(mean), mean, 0.0)
+        mean = np.where(np.isfinite(mean), mean, 0.0)
+        return mean, np.max(np.abs(pilot - mean) * there, axis=0)
 
 
 def _with_presence(atoms: Atoms, present: Array, centre: np.ndarray) -> Atoms:

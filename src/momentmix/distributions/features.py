@@ -8,7 +8,15 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from momentmix.support.array import Array, namespace, to_numpy
+from momentmix.support.array import (
+    Array,
+    ArrayLike,
+    all_finite,
+    as_float_array,
+    like,
+    namespace,
+    to_numpy,
+)
 
 #: Features by their positions, by a mask or as a slice.
 Features: TypeAlias = "Array | npt.ArrayLike | slice"
@@ -45,6 +53,21 @@ def checked_names(names: Sequence[str] | None, n: int) -> tuple[str, ...] | None
     if len(set(names)) < n:
         raise ValueError(f"feature_names must differ, got {', '.join(names)}")
     return names
+
+
+def checked_values(values: ArrayLike, means: Array, count: int) -> Array:
+    """Finite values of so many features, in the library and dtype of the means; (count,)."""
+    values = as_float_array(like(values, means), "values", (0, 1))
+    xp = namespace(values, means)
+    values = xp.astype(xp.reshape(values, (-1,)), means.dtype)
+    if values.shape[0] != count:
+        raise ValueError(
+            f"values must hold {count} number(s), one for each of features, but holds "
+            f"{values.shape[0]}"
+        )
+    if not all_finite(values):
+        raise ValueError("values must be finite; leave out of features what is not known")
+    return values
 
 
 def refuse_overflow(covariances: Array, n: int) -> None:

@@ -109,7 +109,7 @@ class MixtureGiven:
         R, p = self.probabilities(), len(self.rows)
         up_to = R.cumsum(axis=1)
         result = np.empty((count * p, self.rows.n))
-        step = max(1, DRAWN_ROWS // p)
+        step = max(1, DRAWN_ROWS // max(p, 1))
         for start in range(0, count, step):
             some = np.tile(np.arange(p), min(step, count - start))
             labels = (up_to[some] < rng.uniform(size=(len(some), 1))).sum(axis=1)
@@ -117,7 +117,7 @@ class MixtureGiven:
             for j in np.unique(labels):
                 own = np.flatnonzero(labels == j)
                 result[start * p + own] = self._drawn_from(j, self.rows.take(some[own]), rng)
-        return result.reshape(count, p, -1)
+        return result.reshape(count, p, self.rows.n)
 
     def _drawn_from(self, j: int, rows: ObservedRows, rng: np.random.Generator) -> np.ndarray:
         """v of rows that belong to component j; (rows, n)."""
@@ -125,6 +125,27 @@ class MixtureGiven:
         v = self.gaussians.means[j] + normal_draws(covariance, len(rows), rng)
         away = ObservedRows(rows.X - v - noise_draws(rows, rng), rows.noise)
         return v + away.expected(Gaussians(np.zeros((1, rows.n)), covariance))
+
+
+def shares_at(atoms: Atoms, log_joint: Array, x: Array) -> Array:
+    """The probabilities of the components at one point x (n,), from log λ_j N(x; μ_j, Σ_j); (m,).
+
+    Where all densities are 0 to float64, only the components that x is nearest to count.
+    """
+    xp = atoms.xp
+    if not bool(xp.any(log_joint > -float("inf"))):
+        whitener, log_root = atoms.covariance.whitener()
+        assert not isinstance(atoms.weights, float)
+        away = x[None, :] - atoms.means
+        away = away / xp.max(xp.abs(away))  # the squares of which are numbers
+        each = [atoms.covariance.apply(whitener, j, away[j : j + 1, :]) for j in range(len(atoms))]
+        squares = xp.stack([xp.sum(w * w) for w in each])
+        counts = atoms.weights > 0
+        least = xp.min(xp.where(counts, squares, xp.full_like(squares, float("inf"))))
+        with np.errstate(divide="ignore"):
+            logs = xp.log(atoms.weights) + log_root
+        log_joint = xp.where(squares <= least, logs, xp.full_like(logs, -float("inf")))
+    return probabilities(log_joint[None, :])[0, :]
 
 
 def probabilities(log_joint: Array) -> Array:

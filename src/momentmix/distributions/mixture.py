@@ -12,10 +12,11 @@ from momentmix.distributions.background import Background
 from momentmix.distributions.features import (
     Features,
     checked_names,
+    checked_values,
     feature_positions,
     refuse_overflow,
 )
-from momentmix.distributions.given_rows import MixtureGiven, log_sum
+from momentmix.distributions.given_rows import MixtureGiven, log_sum, shares_at
 from momentmix.distributions.samples import check_weights
 from momentmix.distributions.shown import mixture_in_html, mixture_in_words
 from momentmix.files.models import read_model, write_model
@@ -34,6 +35,7 @@ from momentmix.support.array import (
     like,
     namespace,
     on_accelerator,
+    refuse_graph,
     to_numpy,
 )
 from momentmix.support.checks import RandomState, seeded
@@ -268,7 +270,7 @@ class Mixture(AtomDistribution):
         step = max(1, _BLOCK_BYTES // (8 * self.n_features))
         if on_accelerator(X):
             step = max(1, block_bytes(X) // (32 * (self.n_features + self.n_components)))
-        parts = parallel_map(block, range(0, X.shape[0], step), worker_count(xp))
+        parts = parallel_map(block, range(0, max(X.shape[0], 1), step), worker_count(xp))
         return xp.concat(parts)
 
     def impute(
@@ -308,6 +310,8 @@ class Mixture(AtomDistribution):
         return self._like(means), self._like(covariances)
 
     def _given(self, X: Array, noise_covariance: ArrayLike | None) -> MixtureGiven:
+        own = self.weights, self.means, self.covariances
+        refuse_graph("gaps and known errors", X, *own, noise_covariance)
         rows = to_numpy(X).astype(np.float64, copy=False)
         noise = None if noise_covariance is None else to_numpy(noise_covariance)
         return MixtureGiven(self._atoms, ObservedRows(rows, noise_of_rows(noise, rows)))
@@ -334,33 +338,30 @@ class Mixture(AtomDistribution):
     def condition(self, features: Features, values: ArrayLike) -> Mixture:
         """The mixture of the other features, given that ``features`` take ``values``.
 
-        Use it to predict some features from others. The covariances of ``features`` must not be
-        singular. A background has the share that the values give it.
+        The covariances of ``features`` must not be singular. A background has the share that the
+        values give it.
         """
         given_positions = feature_positions(features, self.n_features)
         kept_positions = np.setdiff1d(np.arange(self.n_features), given_positions)
         if len(kept_positions) == 0:
             raise ValueError("condition leaves no feature; use log_prob for the density of a point")
-        values = as_float_array(like(values, self.means), "values", (0, 1))
-        xp = namespace(values, self.means)
-        values = xp.astype(xp.reshape(values, (-1,)), self.means.dtype)
-        if values.shape[0] != len(given_positions):
-            raise ValueError(
-                f"values must hold {len(given_positions)} number(s), one for each of features, "
-                f"but holds {values.shape[0]}"
-            )
+        values = checked_values(values, self.means, len(given_positions))
+        xp = namespace(values)
         marginal, background = self.marginal(given_positions), self._background
         log_joint = marginal.log_joint(values[None, :])[0, :]
         if background is not None:
+            refuse_graph("the share of a background", log_joint)
             share = min(float(marginal.outlier_probability(values[None, :])[0]), 1 - 1e-12)
             background = Background(share, background.widths[kept_positions])
-        weights = xp.exp(log_joint - xp.max(log_joint))
-        weights = weights / xp.sum(weights)
+        weights = shares_at(marginal.atoms, log_joint, values)
         given = index_array(given_positions, self.means)
         kept = index_array(kept_positions, self.means)
         deltas = values[None, :] - xp.take(self.means, given, axis=1)
-        shift, covariance = self._atoms.covariance.condition(kept, given, deltas)
-        means = xp.take(self.means, kept, axis=1) + shift
+        with np.errstate(over="ignore", invalid="ignore"):
+            shift, covariance = self._atoms.covariance.condition(kept, given, deltas)
+            means = xp.take(self.means, kept, axis=1) + shift
+        if not all_finite(means):
+            raise ValueError("values lie so far out that means given them overflow")
         atoms = Atoms(weights, means, covariance)
         return Mixture.from_atoms(atoms, self._names_at(kept), background)
 
@@ -378,8 +379,7 @@ class Mixture(AtomDistribution):
         """Read a file that :meth:`save` wrote; nothing in the file is executed."""
         parameters, evenly = read_model(path)
         try:
-            background = None if evenly is None else Background(*evenly)
-            return cls(**parameters, background=background)
+            return cls(**parameters, background=None if evenly is None else Background(*evenly))
         except ValueError as error:
             raise ValueError(f"{path} is not a momentmix model: {error}") from error
 

@@ -176,7 +176,8 @@ class MomentTensors:
         Parameters
         ----------
         X : array of shape (p, n)
-            Rows of any array library. The sums are taken in float64, where X lies.
+            Rows of any array library. The sums are taken in float64, where X lies. They are numbers
+            of NumPy, which know nothing of PyTorch's graph; Samples keep it.
         weights : array of shape (p,), optional
             How much each row counts. By default each counts 1.
         noise_covariance : scalar or array, optional

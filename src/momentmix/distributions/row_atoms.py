@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from momentmix.covariance import Covariance, Zero
 from momentmix.covariance import noise_covariance as checked_noise
 from momentmix.moments.atoms import Atoms
@@ -10,8 +12,10 @@ from momentmix.support.array import (
     ArrayLike,
     all_finite,
     as_float_array,
+    can_be_written,
     like,
     namespace,
+    on_accelerator,
 )
 
 
@@ -28,7 +32,9 @@ def row_atoms(
     noise: Covariance = Zero(n)
     if noise_covariance is not None:
         noise = checked_noise(like(noise_covariance, rows), int(rows.shape[0]), n).negative()
-    return Atoms(row_weights, rows, noise)
+    atoms = Atoms(row_weights, rows, noise)
+    # Sums are made in memory that is used again, which takes writes.
+    return atoms if can_be_written(rows) or on_accelerator(rows) else atoms.on(np.empty(0))
 
 
 def _checked_weights(weights: ArrayLike, X: Array) -> Array:

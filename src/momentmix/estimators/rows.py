@@ -26,6 +26,7 @@ from momentmix.support.array import (
     to_numpy,
     without_graph,
 )
+from momentmix.support.masks import without_masks
 
 #: Rows as users have them: an array, a table of pandas or polars, a Dask array or DataFrame; and
 #: the weights that go with them. Both are checked before anything is done with them.
@@ -44,22 +45,38 @@ def checked_rows(
     check_same_place(X, sample_weight, "sample_weight")
     if on_accelerator(X):
         return _on_device(estimator, X, sample_weight, least, reset)
-    X = validate_data(
-        estimator,
-        to_numpy(X) if foreign(X) else X,
-        reset=reset,
-        dtype=[np.float64, np.float32],
-        ensure_min_samples=least,
-        ensure_all_finite="allow-nan",
-    )
+    X = checked_table(estimator, X, reset=reset, ensure_min_samples=least)
     weights = None
     if sample_weight is not None:
-        if foreign(sample_weight):
-            sample_weight = to_numpy(sample_weight)
-        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        weights = checked_weights(sample_weight, X)
         if not np.any(weights):  # scikit-learn itself says so from 1.9 on
             raise ValueError("sample_weight must hold at least one non-zero number")
     return X, weights
+
+
+def checked_table(estimator: BaseEstimator, X: Table, *y: Table, **options: bool | int) -> Table:
+    """Rows in the main memory, and y if there is one, as scikit-learn checks them; NaN is a gap."""
+    X = without_masks(to_numpy(X) if foreign(X) else X, "X")
+    try:
+        return validate_data(
+            estimator,
+            X,
+            *y,
+            dtype=[np.float64, np.float32],
+            ensure_all_finite="allow-nan",
+            **options,
+        )
+    except TypeError as error:
+        if "float()" not in str(error):
+            raise
+        raise TypeError(f"X must hold numbers, but one cannot be read: {error}") from error
+
+
+def checked_weights(sample_weight: Table, X: np.ndarray) -> np.ndarray:
+    """A weight for each row, finite and not negative; (p,)."""
+    given = without_masks(sample_weight, "sample_weight")
+    given = to_numpy(given) if foreign(given) else given
+    return _check_sample_weight(given, X, dtype=np.float64, ensure_non_negative=True)
 
 
 def _on_device(

@@ -96,10 +96,12 @@ def _of_observed(data: ObservedData, plan: Plan, frame: Frame | None) -> Problem
     """Rows with gaps or noise in memory: as other rows, with the likelihood of what was seen."""
     _warn_of_light_rows(plan, data.rows, data.count)
     frame, crowding = _row_frame(data, plan, frame)
-    rows, rounding = data.within(frame), plan.rounding and data.table.noise is None
+    within, rounding = data.within(frame), plan.rounding and data.table.noise is None
+    scaled = AtomData.of_rows(within.X, data.weights, data.count)
+    order, scaled = scaled.order_of_rows(), scaled.in_order()
     likelihood = ObservedLikelihood(
-        rows,
-        data.weights,
+        within.take(order)._replace(one=within.one),
+        scaled.weights,
         plan.kind,
         _floor(data.table.X, data.weights, data.count, frame, plan.floor, rounding),
         prior=plan.prior,
@@ -107,8 +109,7 @@ def _of_observed(data: ObservedData, plan: Plan, frame: Frame | None) -> Problem
         to_features=frame.to_features,
         anchor=_anchor(plan, data.share, data.whole),
     )
-    likelihood.crowding = crowding
-    scaled = AtomData.of_rows(rows.X, data.weights, data.count)
+    likelihood.crowding = None if crowding is None else crowding.at(np.argsort(order))
     if plan.search == "moments" and not data.gaps:  # with gaps, starts from filled rows will do
         scaled = data.debiased().within(frame)
     moments = _moments(scaled, frame, plan, gaussian_weights(plan.order), likelihood.floor)

@@ -81,7 +81,8 @@ class Likelihood:
         anchor: Anchor | None = None,
     ) -> None:
         self.kind, self.floor, self.variance = kind, floor, variance
-        self.prior, self.count, self.anchor = prior, count, anchor
+        self.prior = None if prior is None else prior.beside(count)
+        self.count, self.anchor = count, anchor
 
     def with_anchor(self, anchor: Anchor | None) -> Self:
         """The same rows, with covariances held otherwise where gaps leave them open."""

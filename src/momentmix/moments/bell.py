@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from momentmix.support.array import Array, add_product, plus_multiple
+from momentmix.support.array import Array, plus_multiple, plus_product
 
 Cumulants: TypeAlias = "Sequence[Array | None]"
 #: ∂F/∂κ_1..∂F/∂κ_d: a number where it is the same for all pairs, None where κ_i is.
@@ -34,7 +34,7 @@ def bell_polynomials(kappa: Cumulants) -> list[Array]:
         for i in range(k - 2, 0, -1):
             x = kappa[k - i - 1]
             if x is not None:
-                add_product(total, math.comb(k - 1, i), x, bell[i - 1])
+                total = plus_product(total, math.comb(k - 1, i), x, bell[i - 1])
         last = kappa[k - 1]  # i = 0
         if last is not None:
             total += last

@@ -130,7 +130,7 @@ def _splits(length: int, step: int, workers: int) -> list[slice]:
 
     Long slices are whole multiples of 64, which leaves the products inside them free to cut.
     """
-    count = -(-length // step)
+    count = max(1, -(-length // step))
     if count > 1:
         count = min(length, -(-count // workers) * workers)
     grain = 64 if length // count > 256 else 1

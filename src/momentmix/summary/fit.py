@@ -29,6 +29,7 @@ from momentmix.summary.remark import collapse_remark, errors_remark, remarks
 from momentmix.summary.sureness import Sureness, sureness_of
 from momentmix.summary.tests_of_fit import tests_of_fit
 from momentmix.support.array import to_numpy
+from momentmix.support.masks import without_masks
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -108,7 +109,7 @@ class FitSummary:
     ) -> FitSummary:
         """Of a fitted estimator and its rows, as an array or a table with named columns."""
         collapsed = list(getattr(estimator, "collapsed_", ()))
-        rows = np.asarray(X, dtype=float)
+        rows = np.asarray(without_masks(X, "X"), dtype=float)
         return cls(estimator.mixture_, source, X=rows, collapsed=collapsed, estimator=estimator)
 
     def add_scikit_learn(self, random_state: int | np.random.RandomState | None = None) -> None:

@@ -6,7 +6,7 @@ API standard, so that results stay in the caller's library, dtype and device.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 import numpy as np
 from array_api_compat import (
@@ -21,6 +21,7 @@ from array_api_compat import (
 )
 from array_api_compat import device as array_device
 
+from momentmix.support.masks import filled, without_masks
 from momentmix.support.protocols import Array, ArrayLike, Device, DType, Namespace
 
 if TYPE_CHECKING:
@@ -32,11 +33,11 @@ __all__ = [
     "DType",
     "Device",
     "Namespace",
-    "add_product",
     "all_finite",
     "array_device",
     "as_float_array",
     "as_like",
+    "can_be_written",
     "check_same_place",
     "contiguous",
     "empty_like_rows",
@@ -50,8 +51,10 @@ __all__ = [
     "on_accelerator",
     "place_of",
     "plus_multiple",
+    "plus_product",
     "read_only",
     "read_only_view",
+    "refuse_graph",
     "subtract_into",
     "to_numpy",
     "without_graph",
@@ -83,8 +86,6 @@ def namespace(*arrays: Array) -> Namespace:
 
 def as_float_array(value: ArrayLike, name: str, ndim: tuple[int, ...]) -> Array:
     """``value`` as a float32 or float64 array of its own library (NumPy for lists and tables)."""
-    if isinstance(value, np.ma.MaskedArray):
-        raise TypeError(f"{name} is a masked array; fill or drop the masked entries first")
     array: Array
     if _is_array(value) and not isinstance(value, np.ndarray):
         if foreign(value) and not hasattr(type(value), "mT"):
@@ -123,10 +124,13 @@ def _numpy_from_python(value: ArrayLike, name: str) -> np.ndarray:
     if hasattr(value, "tocsr"):
         raise TypeError(f"{name} is a sparse matrix; pass a dense array, e.g. {name}.toarray()")
     try:
-        array = np.asarray(value)
+        array = np.asarray(without_masks(value, name))
     except ValueError as error:  # rows of different lengths
         raise ValueError(f"{name} cannot be read as an array: {error}") from error
     if array.dtype.kind not in "buifc":
+        if array.dtype.kind == "O":  # where pandas has NA, which is no number
+            absent = np.frompyfunc(lambda x: type(x).__name__ == "NAType", 1, 1)(array)
+            array = np.where(np.asarray(absent, dtype=bool), np.nan, array)
         try:
             array = array.astype(np.float64)
         except (TypeError, ValueError) as error:
@@ -161,7 +165,8 @@ def all_finite(x: Array) -> bool:
 
 def frozen_copy(x: Array) -> Array:
     """A copy that the caller cannot change through the original (nor, in NumPy, at all)."""
-    copy = namespace(x).asarray(x, copy=True)
+    # Before PyTorch 2.13 its asarray forgets the graph.
+    copy = x.clone() if _is_tensor(x) else namespace(x).asarray(x, copy=True)
     return read_only(copy) if isinstance(copy, np.ndarray) else copy
 
 
@@ -192,19 +197,24 @@ def multiply_into(out: Array, a: Array, b: Array) -> None:
         out[...] = a * b
 
 
+def can_be_written(x: object) -> bool:
+    """Whether arrays of its library are known to take writes; those of JAX, for one, do not."""
+    return isinstance(x, np.ndarray) or _is_tensor(x) or bool(is_cupy_array(x))
+
+
 def _keeps_no_graph(*arrays: Array) -> bool:
     """Whether these are tensors of which nobody will ask derivatives."""
     return all(_is_tensor(x) and not x.requires_grad for x in arrays)
 
 
-def add_product(total: Array, factor: float, a: Array, b: Array) -> None:
-    """total ← total + factor a b; in PyTorch in one go."""
+def plus_product(total: Array, factor: float, a: Array, b: Array) -> Array:
+    """total + factor a b, in the memory of total where that can be; in PyTorch in one go."""
     if _is_tensor(total):
-        total.addcmul_(a, b, value=factor)
-        return
+        return total.addcmul_(a, b, value=factor)
     term = a * b
     term *= factor
     total += term
+    return total
 
 
 def plus_multiple(total: Array | float, factor: float, a: Array) -> Array:
@@ -308,6 +318,19 @@ def without_graph(x: Array) -> Array:
     return x.detach() if _is_tensor(x) else x
 
 
+def refuse_graph(what: str, *arrays: object) -> None:
+    """Refuse tensors of which PyTorch is to take derivatives, where what is made of them has none.
+
+    A term of a sum that silently had none would make the derivative of the sum a wrong number.
+    """
+    asked = [x for x in arrays if _is_tensor(x) and x.requires_grad]
+    if asked and cast("Any", namespace(asked[0])).is_grad_enabled():
+        raise TypeError(
+            "a tensor has requires_grad=True, but PyTorch's derivatives do not reach through "
+            f"{what}; call it within torch.no_grad(), or give tensor.detach()"
+        )
+
+
 def empty_like_rows(X: Array) -> Array:
     """No rows, in the library, dtype and on the device of X: it says what others are to be like."""
     # Not a part of X, which it would keep in memory.
@@ -331,7 +354,7 @@ def as_like(value: np.ndarray, like: Array, dtype: DType = None) -> Array:
 def to_numpy(x: ArrayLike) -> np.ndarray:
     """``x`` as a NumPy array in the main memory; without a copy where that can be."""
     if isinstance(x, np.ndarray) or not _is_array(x):
-        return np.asarray(x)
+        return np.asarray(filled(x))
     if _is_tensor(x):
         here = x.detach().cpu()
         try:

@@ -19,7 +19,7 @@ import numpy as np
 
 from momentmix.moments.atoms import Atoms
 from momentmix.moments.bilinear import InnerProducts
-from momentmix.support.array import Array, array_device, to_numpy
+from momentmix.support.array import Array, array_device, refuse_graph, to_numpy
 from momentmix.tensors.isserlis import gaussian_moments
 from momentmix.tensors.packed import extended, multiplicities, order_slice
 
@@ -82,6 +82,8 @@ class Polynomial:
 
         O(m (n N_{d-1} + N_d d)) for m atoms, whatever the number of rows the moments come from.
         """
+        own = None if P.covariance.zero else P.covariance.array
+        refuse_graph("MomentTensors (through Samples and Mixture they do)", P.means, own)
         step = max(1, (1 << 22) // max(1, len(self.moments)))
         parts = [
             self._expected(P.take(slice(a, min(a + step, len(P))))) for a in range(0, len(P), step)
