@@ -1,6 +1,8 @@
 """Files that are written, whole or not at all, and what is found before the work."""
 
+import json
 import os
+import shlex
 import signal
 import stat
 import subprocess
@@ -38,6 +40,20 @@ def python(code, *arguments, **options):
 def momentmix(*arguments, **options):
     code = "import sys; from momentmix.cli import main; sys.argv[0] = 'momentmix'; main()"
     return python(code, *arguments, **options)
+
+
+def shell(line, given=None, **environment):
+    """A line for the shell, in which patterns are left to the command."""
+    script = f'set -f; momentmix() {{ "{sys.executable}" -m momentmix "$@"; }}; {line}'
+    with open(given or os.devnull) as stream:
+        return subprocess.run(
+            ["bash", "-o", "pipefail", "-c", script],
+            stdin=stream,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            env=os.environ | environment,
+        )
 
 
 def test_permissions_and_links_stay(folder):
@@ -204,3 +220,157 @@ def test_a_full_standard_output(arguments, folder):
     assert done.returncode == 1
     message = "momentmix: [Errno 28] No space left on device: 'standard output'\n"
     assert done.stderr == message
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a device of Linux")
+def test_help_that_cannot_be_written(folder):
+    done = shell("momentmix --help >/dev/full")
+    assert done.returncode == 1
+    assert done.stderr == "momentmix: [Errno 28] No space left on device\n"
+
+
+# Outputs that are inputs.
+
+
+@pytest.fixture
+def inputs(folder):
+    """The table of the folder and its model under other names, and tables in a folder."""
+    for name in ("data", "model"):
+        source = "data.csv" if name == "data" else "model.json"
+        for ending in ("csv", "json", "html", "npz", "png"):
+            if not os.path.exists(f"{name}.{ending}"):
+                os.link(source, f"{name}.{ending}")
+            os.symlink(f"{name}.{ending}", f"{name}-link.{ending}")
+    (folder / "parts" / "within").mkdir(parents=True)
+    for name in ("part-0.csv", "part-1.csv", "within/part-2.csv"):
+        (folder / "parts" / name).write_text((folder / "data.csv").read_text())
+    os.symlink("parts", "linked")
+    return folder
+
+
+def everything(folder):
+    return {p: (p.stat().st_ino, p.read_bytes()) for p in folder.rglob("*") if p.is_file()}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "predict model.json data.csv -o data.csv",
+        "predict model.json ./data.csv -o parts/../data.csv",
+        "predict model.json data.csv -o data-link.csv",
+        "predict model.json data-link.csv -o data.csv",
+        "predict model.json data.csv --proba --json -o data.csv",
+        "predict model.json data.csv -o model.csv",
+        "predict model.json data.json -o data.csv",
+        "score model.json data.csv -o data.csv",
+        "score model.json data.csv -o model-link.csv",
+        "impute model.json data.csv -o data.csv",
+        "sample model.json -o model.csv",
+        "fit data.json -k 1 -o data.json",
+        "fit data.csv -k 1 -o data-link.json",
+        "fit data.csv -k 1 --report data.html",
+        "select data.csv -k 1 --save data.json",
+        "select data.csv -k 1 --picture data-link.png",
+        "moments data.csv -o data.npz",
+        "fit parts -k 1 -o data.json data.csv",
+        "predict model.json parts -o parts/labels.csv",
+        "predict model.json parts -o linked/labels.csv",
+        "predict model.json linked -o parts/within/labels.parquet",
+        "predict model.json parts/*.csv -o parts/labels.csv",
+        "predict model.json linked/*.csv -o parts/labels.csv",
+        "predict model.json par*/*.csv -o parts/labels.csv",
+        "predict model.json parts/**/*.csv -o parts/within/labels.csv",
+        "predict model.json parts/** -o parts/within/labels.npy",
+        "predict model.json part[s] -o parts/within/labels.csv",
+        "predict model.json parts/part-*.csv -o parts/part-1.csv",
+        "predict model.json 'duckdb:SELECT * FROM \"data.json\"' -o data.csv",
+        "predict model.json \"duckdb:FROM 'parts/*.csv'\" -o parts/part-1.csv",
+    ],
+)
+def test_no_output_is_an_input(line, inputs):
+    """By whatever name, link or pattern; nor a table that would be read with the others then."""
+    before = everything(inputs)
+    done = CliRunner().invoke(app, shlex.split(line))
+    assert done.exit_code == 1
+    assert "this file is read" in done.stderr or "would be one of the tables" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert everything(inputs) == before
+
+
+def test_no_checkpoint_is_an_input(inputs):
+    os.link("data.csv", "m.npz.checkpoint")
+    done = CliRunner().invoke(app, ["moments", "data.csv", "-o", "m.npz"])
+    assert "m.npz.checkpoint: this file is read (data.csv)" in done.stderr
+
+
+def test_standard_streams_are_files_too(inputs):
+    before = everything(inputs)
+    done = shell("momentmix predict model.json data.csv >>data.csv")
+    assert done.stderr == (
+        "momentmix: standard output: this file is read (data.csv); write to another one\n"
+    )
+    done = shell("momentmix predict model.json - -o data.csv <data-link.csv")
+    assert done.stderr == "momentmix: data.csv: this file is read (-); write to another one\n"
+    assert everything(inputs) == before
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "fit parts -k 1 -o parts/model.json",
+        "predict model.json parts/part-*.csv -o parts/labels.csv",
+        "predict model.json parts -o parts/_labels.csv",
+        "predict model.json 'parts/part-?.csv' -o parts/within/part-3.csv",
+        "predict model.json data.csv -o old.csv",
+    ],
+)
+def test_other_files_beside_the_inputs_are_written(line, inputs):
+    (inputs / "old.csv").write_text("old")
+    output = line.split()[-1]
+    assert CliRunner().invoke(app, shlex.split(line)).exit_code == 0
+    assert Path(output).stat().st_size > 3
+
+
+# Streams that are closed, or take few characters.
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "show model.json >&-",
+        "show model.json --json <&- >&- 2>&-",
+        "predict model.json data.csv >&-",
+        "sample model.json -o out.csv >&- 2>&-",
+        "--version >&-",
+    ],
+)
+def test_closed_streams(line, folder):
+    done = shell(f"momentmix {line}")
+    assert (done.returncode, done.stderr) == (0, "")
+    if "out.csv" in line:
+        assert Path("out.csv").read_text().startswith("a,b\n")
+
+
+def test_closed_standard_input_and_error(folder):
+    done = shell("momentmix fit - -k 1 <&-")
+    assert done.stderr == "momentmix: standard input: nothing came\n"
+    assert shell("momentmix show none.json >&- 2>&- <&-").returncode == 1
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"PYTHONIOENCODING": "ascii"},
+        {"LC_ALL": "C", "PYTHONUTF8": "0"},
+    ],
+)
+def test_streams_that_take_few_characters(environment, folder):
+    """What they cannot take is replaced; JSON has a way to write it."""
+    named = Mixture([1.0], [[0.0, 1.0]], [[1.0, 2.0]], "diag", feature_names=["größe", "☃"])
+    named.save("model.json")
+    (folder / "data.csv").write_text("größe,☃,x\n1,2,…\n3,5,…\n2,2,…\n4,4,…\n")
+    done = shell("momentmix show model.json --json", **environment)
+    assert json.loads(done.stdout)["feature_names"] == ["größe", "☃"]
+    done = shell("momentmix fit data.csv -k 1 | head -1", **environment)
+    assert done.stdout.startswith("component\tweight\tgr")
+    assert (done.returncode, "codec" in done.stderr) == (0, False)

@@ -5,6 +5,9 @@ A command is imported when it is called, so that ``--help`` and ``--version`` an
 
 from __future__ import annotations
 
+import io
+import os
+import sys
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -76,5 +79,22 @@ def _commands(
     """Find the groups in a table: Gaussian mixtures through their moments."""
 
 
+def _ready_streams() -> None:
+    """Streams that are closed lead nowhere, and what a stream cannot encode is replaced."""
+    for name, flags in (("stdin", os.O_RDONLY), ("stdout", os.O_WRONLY), ("stderr", os.O_WRONLY)):
+        stream = getattr(sys, name)
+        if stream is None:  # the lowest number is free, so that no file of ours gets it
+            setattr(sys, name, open(os.open(os.devnull, flags), "w" if flags else "r"))  # noqa: SIM115
+        elif name == "stdout" and isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
 def main() -> None:
-    app()
+    _ready_streams()
+    try:
+        app()
+    except OSError as error:  # help and the version could not be written
+        from momentmix.cli.console import plain_errors
+
+        with plain_errors(False):
+            raise error

@@ -191,7 +191,8 @@ def _write_out(text: str) -> None:
 
 def show_json(document: JsonValue) -> None:
     """Numbers that are not finite become null: JSON has no word for them."""
-    text = json.dumps(_json_ready(document), allow_nan=False, ensure_ascii=False)
+    plain = not (sys.stdout.encoding or "utf-8").lower().startswith("utf")
+    text = json.dumps(_json_ready(document), allow_nan=False, ensure_ascii=plain)
     _write_out(_UNSAFE.sub(lambda found: json.dumps(found[0])[1:-1], text) + "\n")
 
 

@@ -129,8 +129,8 @@ def fit(
     `momentmix fit moments.npz -k 5 --covariance diag -o model.json`
     """
     with plain_errors(debug):
-        check_output(output, (".json",))
-        check_output(report, (".html",))
+        check_output(output, files, (".json",))
+        check_output(report, files, (".html",))
         if report is not None:
             import momentmix.report  # noqa: F401  (what it lacks is better known before the fit)
         options, gaps, there = tables(), gaps_option(missing), Worktop(device)

@@ -48,7 +48,7 @@ def impute(
     Example: `momentmix impute model.json data.csv -o filled.csv`
     """
     with plain_errors(debug):
-        check_output(output)
+        check_output(output, [model, *files])
         if draws is not None and draws < 1:
             raise ValueError(f"--draws must be at least 1, got {draws}")
         if draws is None and seed is not None:

@@ -13,7 +13,8 @@ from momentmix.cli.device import DeviceOption, Worktop
 from momentmix.cli.opening import Files, choose, open_files, tell_left_out
 from momentmix.cli.tables import TableOptions, reads_tables
 from momentmix.cli.writing import check_output
-from momentmix.distributions.accumulate import Gaps, Pass
+from momentmix.distributions.accumulate import Gaps, Pass, checkpoint_path
+from momentmix.files.folders import refuse_input
 
 
 @reads_tables
@@ -43,7 +44,8 @@ def moments(
     with plain_errors(debug):
         if any(name == "-" for name in files):
             raise ValueError("moments reads files, so that it can go on after a stop; - is none")
-        check_output(output, (".npz",))
+        check_output(output, files, (".npz",))
+        refuse_input(checkpoint_path(output), files)
         options, there = tables(), Worktop(device)
         gaps: Gaps = one_of("--missing", missing, "drop", "error", "pairwise")
         with open_files(files, options) as opened, reading_bar() as bar:

@@ -70,8 +70,8 @@ def select(
     `momentmix select data.csv -k 1..8 --covariance full,diag --criterion icl --save model.json`
     """
     with plain_errors(debug):
-        check_output(save, (".json",))
-        check_output(picture, (".png", ".svg", ".pdf"))
+        check_output(save, files, (".json",))
+        check_output(picture, files, (".png", ".svg", ".pdf"))
         asked = wanted(components, covariance, criterion)
         settings: dict[str, Any] = {
             "random_state": seed,

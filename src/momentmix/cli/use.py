@@ -85,7 +85,7 @@ def predict(
     Example: `momentmix predict model.json new.csv -o labels.csv`
     """
     with plain_errors(debug):
-        check_output(output)
+        check_output(output, [model, *files])
         mixture, there = Mixture.load(model), Worktop(device)
         gaps, own = gaps_option(missing), there.model(mixture)
         counts, by_label = GapCount(gaps), np.zeros(mixture.n_components + 1, dtype=int)
@@ -166,7 +166,7 @@ def score(
     Example: `momentmix score model.json new.csv`
     """
     with plain_errors(debug):
-        check_output(output)
+        check_output(output, [model, *files])
         mixture, there = Mixture.load(model), Worktop(device)
         gaps, own = gaps_option(missing), there.model(mixture)
         counts, total = GapCount(gaps), 0.0
@@ -250,7 +250,7 @@ def sample(
     Example: `momentmix sample model.json -n 1000 -o new.csv`
     """
     with plain_errors(debug):
-        check_output(output)
+        check_output(output, [model])
         mixture = Mixture.load(model)
         if count < 1:
             raise ValueError(f"-n must be at least 1, got {count}")

@@ -6,7 +6,7 @@ import csv
 import io
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 import numpy as np
 
 from momentmix.cli.console import STANDARD_OUTPUT, in_csv
+from momentmix.files.folders import refuse_input
 from momentmix.files.writing import check_writable, naming, written_whole
 
 if TYPE_CHECKING:
@@ -26,13 +27,17 @@ ENDINGS = (".csv", ".npy", ".parquet", ".arrow")
 _ROWS_TOGETHER = 1 << 17
 
 
-def check_output(path: Path | None, endings: Sequence[str] = ENDINGS) -> None:
-    """Before the work, what would fail after it."""
+def check_output(
+    path: Path | None, inputs: Iterable[object], endings: Sequence[str] = ENDINGS
+) -> None:
+    """Before the work, what would fail after it, or write over one of the inputs."""
     if path is None:
+        refuse_input(path, map(str, inputs))
         return
     if path.suffix.lower() not in endings:
         raise ValueError(f"{path}: unknown ending {path.suffix!r}; known are {', '.join(endings)}")
     check_writable(path)
+    refuse_input(path, map(str, inputs))
     if path.suffix.lower() in (".parquet", ".arrow"):
         try:
             import pyarrow  # noqa: F401

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import glob
 import os
+import re
+from collections.abc import Iterable
+from contextlib import suppress
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from momentmix.files.columns import is_pattern
@@ -39,6 +43,64 @@ def open_all(name: str, options: ReadOptions = FIND_OUT) -> list[Table]:
     if is_pattern(name) and not path.exists():
         return _open_parts(_matching(name), options)
     return [open_table(path, options=options)]
+
+
+def refuse_input(output: Path | None, names: Iterable[str]) -> None:
+    """Refuse an output that is read, or that would be one of the tables behind a name.
+
+    Without a path it is standard output, which may go into a file, as - may come from one.
+    """
+    target, shown = (1, "standard output") if output is None else (output, output)
+    for name in names:
+        with suppress(OSError, TableError):  # those who read it say what is wrong with it
+            if any(_are_one(file, target) for file in _files_behind(name)):
+                raise ValueError(f"{shown}: this file is read ({name}); write to another one")
+        if output is not None and _is_behind(output, name):
+            raise ValueError(
+                f"{output} would be one of the tables that {name} stands for; write it elsewhere"
+            )
+
+
+def _files_behind(name: str) -> Iterable[str | Path | int]:
+    """What is read for a name: files, by their paths, or 0 for standard input."""
+    if is_query(name):  # its database, and what it has in quotes
+        quoted = re.findall(r"""['"]([^'"]+)['"]""", name)
+        return [name.split(":")[1], *(file for text in quoted for file in _files_behind(text))]
+    if Path(name).is_dir():
+        return _in_folder(Path(name))
+    if is_pattern(name) and not Path(name).exists():
+        return _matching(name)
+    return [0 if name == "-" else name]
+
+
+def _are_one(a: str | Path | int, b: str | Path | int) -> bool:
+    """Whether both are the same file, whatever it is called, and no terminal or pipe."""
+    with suppress(OSError, ValueError):
+        return os.path.samestat(os.stat(a), os.stat(b)) and os.path.isfile(a)
+    return False
+
+
+def _is_behind(output: Path, name: str) -> bool:
+    """Whether a file, once it is there, is in the folder or matches the pattern of this name."""
+    pattern, places = Path(name), set[Path]()
+    if pattern.is_dir():
+        folders = _real([name])
+    elif is_pattern(name) and not pattern.exists() and not is_query(name):
+        folders = _real(filter(os.path.isdir, glob.glob(name, recursive=True)))
+        places = _real(glob.glob(os.path.dirname(name) or os.curdir, recursive=True))
+        places |= folders if pattern.name == "**" else set()
+    else:
+        return False
+    for file in (Path(os.path.realpath(output)), output.parent.resolve() / output.name):
+        matches = file.parent in places and fnmatchcase(file.name, pattern.name)
+        inside = _kind(file.name) is not None and not folders.isdisjoint(file.parents)
+        if _shown(file.name) and (matches or inside):
+            return True
+    return False
+
+
+def _real(paths: Iterable[str | Path]) -> set[Path]:
+    return {Path(os.path.realpath(path)) for path in paths}
 
 
 def _open_parts(paths: list[Path], options: ReadOptions) -> list[Table]:
