@@ -43,7 +43,7 @@ def comparable_order(P: Distribution, n: int) -> int:
     order = P.order if isinstance(P, MomentTensors) else 4
     rows = P.n_samples if isinstance(P, Samples) else 1
     affordable = min(MOST_MOMENTS, MOST_WORK // rows)
-    while order > 2 and total_size(n, order) > affordable:
+    while order > 1 and total_size(n, order) > (affordable if order > 2 else MOST_ASKED_FOR):
         order -= 1
     return min(order, 4)
 
