@@ -3,14 +3,17 @@
 import os
 import subprocess
 import sys
+import tracemalloc
 import warnings
 
 import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
+from typer.testing import CliRunner
 
 import momentmix as mm
 from momentmix import KnownCovarianceMixture, MomentMixture
+from momentmix.cli import app
 from momentmix.covariance import covariance_type
 from momentmix.data.parameters import Parameters
 from momentmix.data.rounding import rounding_variances
@@ -294,3 +297,24 @@ def test_moments_that_underflow_are_refused():
     small = mm.MomentTensors.from_samples(X * 1e-40, 7)
     np.testing.assert_allclose(small.tensor(7)[0, 0, 0, 0, 0, 0, 0] * 1e280, np.mean(X[:, 0] ** 7))
     assert mm.MomentTensors.from_samples(np.full((5, 2), 0.1), 7).mean[0] == 0.1
+
+
+@pytest.mark.parametrize("arguments", [["-k", "1"], ["-k", "2"], ["-k", "1..2"]])
+@pytest.mark.parametrize("kind", ["diag", "spherical"])
+def test_wide_tables_take_no_matrix_of_all_features(arguments, kind, tmp_path, rng):
+    """12 rows of 6,000 features: the rows have 0.6 MB, and a matrix would have 288."""
+    X = rng.normal(size=(12, 6000)) * np.geomspace(1, 100, 6000)
+    np.save(tmp_path / "wide.npy", X)
+    model = tmp_path / "m.json"
+    tracemalloc.start()
+    line = f"fit {tmp_path}/wide.npy --covariance {kind} --prior none -o {model}".split()
+    done = CliRunner().invoke(app, [*line, *arguments])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert done.exit_code == 0, done.output
+    assert peak < 8 * 6000**2 / 2
+    found = mm.Mixture.load(model)
+    if arguments == ["-k", "1"]:
+        variances = X.var(axis=0) if kind == "diag" else np.mean(X.var(axis=0))
+        assert np.allclose(found.means[0], X.mean(axis=0))
+        assert np.allclose(found.covariances[0], variances, rtol=1e-5)

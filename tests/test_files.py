@@ -494,3 +494,15 @@ def test_one_line_for_every_error(arguments, message, tmp_path):
     assert "Traceback" not in done.stderr
     debugged = momentmix(*arguments, "--debug", cwd=tmp_path)
     assert "Traceback" in debugged.stderr
+
+
+def test_lines_longer_than_csv_takes(tmp_path):
+    """Of 20,000 names: Python's csv takes 131,072 characters as one cell at most."""
+    names = [f"feature_{i}" for i in range(20_000)]
+    X = np.arange(60_000.0).reshape(3, -1) / 8
+    path = tmp_path / "wide.csv"
+    lines = [",".join(names), *(",".join(map(str, row)) for row in X)]
+    path.write_text("\n".join(lines))
+    table = open_table(path)
+    assert table.names == names
+    assert np.array_equal(np.concatenate([piece.rows for piece in table.pieces()]), X)

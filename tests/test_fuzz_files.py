@@ -2,8 +2,11 @@
 
 import io
 import json
+import random
 import tempfile
+import time
 import warnings
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +16,13 @@ import pyarrow.parquet
 import pytest
 from hypothesis import strategies as st
 
-from fuzzing import CSV, MIXTURE, NAMES, ROWS, TENSORS, damaged, fuzz, saved
+from dialects import draw_file
+from fuzzing import CSV, MIXTURE, NAMES, ROWS, SECONDS, TENSORS, damaged, fuzz, saved
 from momentmix import Mixture, MomentTensors
 from momentmix.distributions.accumulate import CheckpointError, Pass
 from momentmix.files.arrays import checksum
-from momentmix.files.tables import TableError, open_table, open_tables
+from momentmix.files.columns import Wanted
+from momentmix.files.tables import TableError, choose_from, open_table, open_tables
 
 FOLDER = tempfile.TemporaryDirectory(prefix="momentmix-fuzz-")
 HERE = Path(FOLDER.name)
@@ -284,3 +289,83 @@ arrows = st.sampled_from(["abcd", "abcde"]).flatmap(
 @fuzz(arrows, 150)
 def test_arrow(data):
     refusal(HERE / "table.arrow", data, read_table, TableError)
+
+
+# Text whose values are known.
+
+
+def verdict(written, path):
+    """What became of a file: right, refused, told (read otherwise, with a note) or wrong."""
+    path.write_bytes(written.data)
+    try:
+        table = open_table(path)
+        choose_from([table], Wanted(keep_all=True))
+        pieces = [piece.rows for piece in table.pieces()]
+    except TableError as error:
+        return "refused" if path.name in str(error) else "wrong"
+    if not pieces:  # which every command refuses
+        return "refused"
+    X = np.concatenate(pieces)
+    same = X.shape == written.values.shape and np.allclose(
+        X, written.values, rtol=1e-12, atol=0, equal_nan=True
+    )
+    if same and (written.names is None or table.names is not None):
+        return "right"
+    return "told" if table.said else "wrong"
+
+
+def test_known_values():
+    """How often files of all dialects are read right, refused in words, or wrong without a word."""
+    seed = random.getrandbits(32) if SECONDS else 0
+    print(f"seed {seed}")
+    rng, found, end = np.random.default_rng(seed), Counter(), time.monotonic() + SECONDS
+    while found.total() < 1500 or time.monotonic() < end:
+        written = draw_file(rng)
+        kind = verdict(written, HERE / "known.csv")
+        found[kind] += 1
+        if kind == "wrong":
+            print(written.how, written.data[:300])
+    shares = {kind: count / found.total() for kind, count in found.items()}
+    print(", ".join(f"{100 * share:.2f} % {kind}" for kind, share in shares.items()))
+    assert shares["right"] >= 0.96
+    assert shares.get("wrong", 0) <= 0.002
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ('price\n"1,200.50"\n"3,400.00"\n"900.25"\n"2,100.75"\n', [1200.5, 3400, 900.25, 2100.75]),
+        ('"1,200.50"\n"3,400.00"\n"900.25"\n"2,100.75"\n', [1200.5, 3400, 900.25, 2100.75]),
+        ('"$1,200.50"\n"$3,400.00"\n', [1200.5, 3400]),
+        ("x\n1\u2009200,5\n3\u2009400,25\n", [1200.5, 3400.25]),
+        ("x\n1\u2019200.5\n3\u2019400.25\n", [1200.5, 3400.25]),
+        ('x\n"0,317"\n"1,149"\n"-45,209"\n', [0.317, 1.149, -45.209]),
+        ('"$2,7572"\n"$1,3399"\n"-$1,6466"\n', [2.7572, 1.3399, -1.6466]),
+        ('"x1" "b"\n"0,00" "6 162 665,9"\n"3,35" "9 952 306,7"\n', [0, 6162665.9, 3.35, 9952306.7]),
+        ("151 804\t44\n28 525\t79\n", [151804, 44, 28525, 79]),
+        (",25%,50%,75%\na,1,2,3\nb,4,5,7\n", [1, 2, 3, 4, 5, 7]),
+    ],
+)
+def test_marks_between_thousands(text, values):
+    path = HERE / "thousands.csv"
+    path.write_text(text, encoding="utf-8")
+    table = open_table(path)
+    choose_from([table], Wanted(keep_all=True))
+    assert np.array_equal(np.concatenate([p.rows for p in table.pieces()]).ravel(), values)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("1,25\n3,50\n0,75\n", "--sep ';' --decimal ',' takes each for one number"),
+        ("x\n46 868\n102 056\n9 145\n", "takes each for one number"),
+        ("a;6,206\nb;7,685\nc;3,729\n", "--decimal . reads them as thousands"),
+        ("A,NA\nB,2\nC,3\n", "was taken for the names of the columns"),
+        ("green 275,7162\nred 37,4244\nok 8,7313\n", "' ' is as likely"),
+    ],
+)
+def test_what_can_be_read_otherwise_is_said(text, said):
+    path = HERE / "doubtful.csv"
+    path.write_text(text)
+    table = open_table(path)
+    assert any(said in line for line in table.said), table.said

@@ -284,7 +284,10 @@ class Covariance(ABC):
     @staticmethod
     @abstractmethod
     def repeated(m: int, matrix: np.ndarray) -> np.ndarray:
-        """One covariance matrix for all of m components, in the shape of the type."""
+        """One covariance matrix for all of m components, in the shape of the type.
+
+        Variances (n,) are enough of it where the type is diagonal.
+        """
 
     @staticmethod
     @abstractmethod

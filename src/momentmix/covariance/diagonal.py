@@ -89,7 +89,7 @@ class Diagonal(Variances):
 
     @staticmethod
     def repeated(m: int, matrix: np.ndarray) -> np.ndarray:
-        return np.tile(np.diag(matrix), (m, 1))
+        return np.tile(matrix if matrix.ndim == 1 else np.diag(matrix), (m, 1))
 
     @staticmethod
     def bound(least: float, variances: np.ndarray, inverse: Bound, n: int) -> Bound:

@@ -86,7 +86,7 @@ class Spherical(Variances):
 
     @staticmethod
     def repeated(m: int, matrix: np.ndarray) -> np.ndarray:
-        return np.full(m, np.trace(matrix) / len(matrix))
+        return np.full(m, np.mean(Diagonal.repeated(1, matrix)))
 
     @staticmethod
     def bound(least: float, variances: np.ndarray, inverse: Bound, n: int) -> Bound:

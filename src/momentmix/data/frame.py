@@ -23,15 +23,35 @@ from momentmix.support.parallel import parallel_map, worker_count
 BLOCK = 1 << 17
 
 
+def spread_of_rows(
+    X: np.ndarray, weights: np.ndarray | None, diagonal: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """The mean (n,) of rows and their covariance (n, n), or only the variances (n,)."""
+    n = X.shape[1]
+    total = np.zeros(n if diagonal else (n, n))
+    step = max(1, (16 << 20) // (8 * n))
+    with np.errstate(over="ignore", invalid="ignore"):  # which is found in the end
+        centre = np.average(X, axis=0, weights=weights)
+        for start in range(0, len(X), step):
+            rows = X[start : start + step] - centre
+            w = 1 / len(X) if weights is None else weights[start : start + step, None]
+            total += (rows * w * rows).sum(axis=0) if diagonal else (rows * w).T @ rows
+    return centre, total
+
+
 class Frame:
-    """x = centre + z scale (z @ scale where it is a matrix); ``log_volume`` is log |det scale|."""
+    """x = centre + z scale (z @ scale where it is a matrix); ``log_volume`` is log |det scale|.
+
+    The variances (n,) are enough of the covariance for types that are diagonal.
+    """
 
     def __init__(self, kind: Kind, centre: np.ndarray, covariance: np.ndarray) -> None:
         if not np.all(np.isfinite(covariance)):
             raise ValueError("the data hold numbers whose square overflows; rescale the features")
         self.kind, self.centre, self.unit, self.n = kind, centre, 1.0, len(centre)
         n = len(centre)
-        deviations = np.sqrt(np.maximum(np.diag(covariance), 0))
+        variances = covariance if covariance.ndim == 1 else np.diag(covariance)
+        deviations = np.sqrt(np.maximum(variances, 0))
         # Rounding alone makes a constant feature vary by about this much, each by its own size.
         deviations = np.where(deviations > 16 * np.finfo(float).eps * np.abs(centre), deviations, 0)
         if not np.any(deviations):
@@ -70,15 +90,7 @@ class Frame:
 
     @classmethod
     def of_samples(cls, kind: Kind, X: np.ndarray, weights: np.ndarray | None) -> Frame:
-        total = np.zeros((X.shape[1], X.shape[1]))
-        step = max(1, (16 << 20) // (8 * X.shape[1]))
-        with np.errstate(over="ignore", invalid="ignore"):  # which is found in the end
-            centre = np.average(X, axis=0, weights=weights)
-            for start in range(0, len(X), step):
-                rows = X[start : start + step] - centre
-                w = 1 / len(X) if weights is None else weights[start : start + step, None]
-                total += (rows * w).T @ rows
-        return cls(kind, centre, total)
+        return cls(kind, *spread_of_rows(X, weights, kind.diagonal))
 
     @classmethod
     def of_atoms(cls, kind: Kind, atoms: Atoms) -> Frame:

@@ -16,7 +16,7 @@ import numpy as np
 
 from momentmix.covariance import Covariance, Kind, Zero
 from momentmix.data.content import LARGE_DATA, by_distance
-from momentmix.data.frame import Frame
+from momentmix.data.frame import Frame, spread_of_rows
 from momentmix.distributions.moment_tensors import MomentTensors
 from momentmix.moments.atoms import Atoms
 from momentmix.moments.bilinear import InnerProducts, bilinear
@@ -257,6 +257,13 @@ def mean_and_covariance(data: Data) -> tuple[np.ndarray, np.ndarray]:
     moments, n = data.moments(2), data.n
     mean = moments[1 : n + 1]
     return mean, to_numpy(unpack(moments[order_slice(n, 2)], n, 2)) - np.outer(mean, mean)
+
+
+def mean_and_spread(data: Data, diagonal: bool) -> tuple[np.ndarray, np.ndarray]:
+    """The same, but with the variances (n,) alone where these are enough and there are rows."""
+    if diagonal and isinstance(data, AtomData) and data.atoms.covariance.zero:
+        return spread_of_rows(data.X, data.weights, diagonal)
+    return mean_and_covariance(data)
 
 
 def as_tensors(data: Data, order: int) -> TensorData:

@@ -20,9 +20,12 @@ _DATE = re.compile(
 )
 #: As pyarrow reads them, with a decimal point; 1_000 and 0x10 are numbers to Python alone.
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?inf(inity)?", re.IGNORECASE)
-#: 1,234,567.8 or 1 234 or 1'234, with a decimal point.
-_GROUPED = re.compile(r"([+-]?\d{1,3})((?P<mark>[,.' \u00a0\u202f])\d{3}(?:(?P=mark)\d{3})*)(.*)")
-_SIGNS = "$€£¥₹%"
+#: 1,234,567.8 or 1 234 or 1'234, with a decimal point; also with blanks that are thin.
+_GROUPED = re.compile(
+    r"([+-]?[1-9]\d{0,2})((?P<mark>[,.'\u2019 \u00a0\u2009\u202f])\d{3}(?:(?P=mark)\d{3})*)"
+    r"((?!\d).*)"
+)
+SIGNS = "$€£¥₹%"
 #: A whole number that begins with nought is a code: of a place, a telephone, a product.
 _CODE = re.compile(r"0\d+")
 
@@ -46,7 +49,7 @@ def as_number(cell: str, decimal: str = ".") -> float:
     negative = cell.startswith("(") and cell.endswith(")")
     bare = cell[1:-1] if negative else cell
     sign, bare = ("-", bare[1:]) if bare.startswith("-") else ("", bare)
-    bare = sign + bare.strip(_SIGNS + " \u00a0")
+    bare = sign + bare.strip(SIGNS + " \u00a0\u2009\u202f")
     found = _GROUPED.fullmatch(bare)
     if found is not None and found["mark"] != decimal:
         bare = found[1] + re.sub(r"\D", "", found[2]) + found[4]

@@ -12,7 +12,7 @@ from itertools import pairwise, product
 
 import numpy as np
 
-from momentmix.files.cells import as_number, is_gap, is_number, kind_of
+from momentmix.files.cells import SIGNS, as_number, is_gap, is_number, kind_of
 from momentmix.files.options import ReadOptions
 from momentmix.files.table import HEAD_ROWS, TableError
 
@@ -59,8 +59,14 @@ def find_dialect(head: bytes, whole: bool, label: str, options: ReadOptions) -> 
         held = any(line.hash for line in lines)
         raise TableError(f"{label}: the file {'holds only comments' if held else 'is empty'}")
     try:
-        separator, decimal = _separator(table[:_TRIED], options)
-        return _Head(lines, separator, decimal, label, options).dialect(whole)
+        (separator, decimal), rival = _separator(table[:_TRIED], options)
+        found = _Head(lines, separator, decimal, label, options)
+        if rival is not None:
+            found.said.append(
+                f"{label}: cells are separated by {separator!r}, and {rival[0]!r} is as likely; "
+                "--sep chooses"
+            )
+        return found.dialect(whole)
     except csv.Error as error:
         raise TableError(f"{label}: a line cannot be split into cells: {error}") from error
 
@@ -69,6 +75,8 @@ def split_cells(text: str, separator: str) -> list[str]:
     """The cells of one line."""
     if separator == " ":
         text = _single_blanks(text.encode()).decode()
+    if text and not any(mark in text for mark in '"\r\n'):  # of any length, unlike those of csv
+        return [cell.strip() for cell in text.split(separator)]
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
     return [cell.strip() for cell in next(reader, [])]
 
@@ -117,17 +125,25 @@ def logical_lines(text: bytes, separators: str) -> Iterator[tuple[int, bytes]]:
     number, line = 0, b""
     for i, piece in enumerate(pieces):
         line += piece
-        within = b'"' in line and opened.search(closed.sub(b"", line)) is not None
+        within = b'"' in line and opened.search(closed.sub(b"x", line)) is not None
         if within and any(b'"' in later for later in pieces[i + 1 : i + 50]):
             continue
         yield number, line
         number, line = i + 1, b""
 
 
-def _separator(lines: Sequence[_Line], options: ReadOptions) -> tuple[str, str]:
-    """Separator and decimal mark: lines of equal length, and as many numbers as can be."""
+def _separator(
+    lines: Sequence[_Line], options: ReadOptions
+) -> tuple[tuple[str, str], tuple[str, str] | None]:
+    """Separator and decimal mark: lines of equal length, and as many numbers as can be.
+
+    The second ones are as good.
+    """
     separators = SEPARATORS if options.separator is None else (options.separator,)
     decimals = (".", ",") if options.decimal is None else (options.decimal,)
+
+    # Where every line has another mark, commas and blanks are within its cells.
+    mixed = all(re.search(r"\S.*[;\t|]|[;|]", line.text) for line in lines)
 
     def score(form: tuple[str, str]) -> tuple[bool, bool, float, float]:
         separator, decimal = form
@@ -137,8 +153,8 @@ def _separator(lines: Sequence[_Line], options: ReadOptions) -> tuple[str, str]:
         below = len(top) == width or len(top) < width - 1  # names, numbers or a title
         if len(top) == width - 1:  # rows have names, or end with a separator
             below = separator in "\t " or not any(row[-1] for row in rows)
-            below |= len(rows[0]) == width and not any(map(is_number, rows[0]))  # a title
-        if width == 1:
+            below |= len(rows[0]) == width and not any(as_number(x) < np.inf for x in rows[0])
+        if width == 1 and separator != ",":
             below &= decimal == "." or "," not in top[0]
         filled = [cell for row in rows for cell in row if not is_gap(cell, options.gaps)]
         values = [as_number(cell, decimal) for cell in filled]
@@ -147,16 +163,23 @@ def _separator(lines: Sequence[_Line], options: ReadOptions) -> tuple[str, str]:
         numbers = (plain + 0.9 * other) / max(1, len(filled))
         if decimal == "," and _are_thousands(rows, separator):
             numbers *= 0.8
+        if separator in ", " and mixed:
+            numbers *= 0.6
+        if len(top) < width - 1:  # a title, if it is not a line whose numbers have no such marks
+            numbers *= 0.8
         even = width > 1 and often >= 0.9 * len(rows)
         return below, even, round(numbers, 2), often / len(rows)
 
-    return max(product(separators, decimals), key=score)  # of equally good ones the first
+    scores = {form: score(form) for form in product(separators, decimals)}
+    best = max(scores, key=lambda form: scores[form])  # of equally good ones the first
+    equal = [form for form in scores if form[0] != best[0] and scores[form] == scores[best]]
+    return best, equal[0] if equal and scores[best][1] and scores[best][2] else None
 
 
 def _are_thousands(rows: list[list[str]], separator: str) -> bool:
     """Whether commas part thousands: three digits follow each, and small numbers have none."""
     commas = [cell for row in rows for cell in row if "," in cell and as_number(cell, ",") < np.inf]
-    if not commas or not all(re.fullmatch(r"[+-]?\d{1,3}(,\d{3})+", cell) for cell in commas):
+    if not commas or not all(re.fullmatch(r"[+-]?[1-9]\d{0,2}(,\d{3})+", cell) for cell in commas):
         return False
     even = [row for row in rows if len(row) == len(rows[0])]
     columns = [set(column) for column in zip(*even, strict=True)]
@@ -198,6 +221,28 @@ class _Head:
                 f"{label}: the lines above the table were skipped ({table[0].text.strip()[:40]!r})"
             )
         self.lines, self.rows = table[titles:], rows[titles:]
+        self._say_what_else()
+
+    def _say_what_else(self) -> None:
+        """What else the lines can mean: one number each, or marks between thousands."""
+        mark, other = self.decimal, "," if self.decimal == "." else "."
+        below = [line.text for line in self.lines[len(self.rows[0]) != self.cells :]]
+        whole = [d for d in ".," if below and all(as_number(t, d) < np.inf for t in below)]
+        if self.options.separator is None and self.cells > 1 and whole:
+            self.said.append(
+                f"{self.label}: the lines were split into {self.cells} columns "
+                f"({below[0].strip()!r}); --sep ';' --decimal '{whole[-1]}' takes each for one "
+                "number"
+            )
+        cells = [cell for row in self.rows for cell in row if mark in cell]
+        cells = [cell for cell in cells if is_number(cell, mark)]
+        three = re.compile(r"[+-]?[1-9]\d{0,2}[.,]\d{3}")
+        unusual = mark == "," or self.separator == ";"  # in one file with points for decimals
+        if self.options.decimal is None and unusual and cells and all(map(three.fullmatch, cells)):
+            self.said.append(
+                f"{self.label}: {cells[0]!r} and numbers like it are read as "
+                f"{as_number(cells[0], mark):.10g}; --decimal {other} reads them as thousands"
+            )
 
     def dialect(self, whole: bool) -> Dialect:
         names, first = None, 0
@@ -237,24 +282,33 @@ class _Head:
         return _is_row(line.text, self.separator, self.cells)
 
     def _is_number(self, cell: str) -> bool:
-        return is_number(cell, self.decimal)
+        return not np.isnan(as_number(cell, self.decimal))
+
+    def _numbers_on_top(self) -> list[int]:
+        """Where the first line has numbers; with a sign such as %, only above others with it."""
+        rows = [row for row in self.rows[1:] if len(row) == self.cells]
+        return [
+            i
+            for i, cell in enumerate(self.rows[0])
+            if self._is_number(cell)
+            and all(any(c in row[i] for row in rows) for c in cell if c in SIGNS and i < self.cells)
+        ]
 
     def _first_line_is_header(self) -> bool:
         top = self.rows[0]
-        numbers = [cell for cell in top if self._is_number(cell)]
+        numbers = [top[i] for i in self._numbers_on_top()]
+        words = self._words_over_numbers()
         if not numbers:
+            if not words:
+                self._say_header()
             return not all(is_gap(cell, self.options.gaps) for cell in top)
         values = [as_number(cell, self.decimal) for cell in numbers]
         counting = len(values) > 1 and _counts(values) and all(c.isdigit() for c in numbers)
         years = values[0] >= 1800 and values[-1] <= 2200
         positions = values[0] == 0 and len(values) > 2  # pandas numbers columns that have no names
-        words = self._words_over_numbers()
         counted = counting and (years or positions or words) and not self._rows_count_too()
         if counted or self._is_far_off():
-            self.said.append(
-                f"{self.label}: the first line ({', '.join(top[:4])}{', …' * (len(top) > 4)}) was "
-                "taken for the names of the columns; --header no makes it a row of numbers"
-            )
+            self._say_header()
             return True
         if words:
             raise TableError(
@@ -263,6 +317,13 @@ class _Head:
                 f"--na '{words[0]}' that this is a gap"
             )
         return False
+
+    def _say_header(self) -> None:
+        top = self.rows[0]
+        self.said.append(
+            f"{self.label}: the first line ({', '.join(top[:4])}{', …' * (len(top) > 4)}) was "
+            "taken for the names of the columns; --header no makes it a row of numbers"
+        )
 
     def _is_far_off(self) -> bool:
         """Whether the numbers of the first line lie far outside of all that stand below them."""

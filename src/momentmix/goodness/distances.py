@@ -18,10 +18,9 @@ Distribution: TypeAlias = AtomDistribution | MomentTensors
 
 #: Numbers that a comparison of moments may take, and products of numbers while it reads the rows.
 MOST_MOMENTS, MOST_WORK = 200_000, 10**10
-#: Moments that are compared when an order is asked for.
+#: Moments that are compared when an order is asked for; where those up to order 2 are more, means
+#: alone are compared.
 MOST_ASKED_FOR = 2_000_000
-#: Moments up to order 2 beyond which means alone are compared.
-MOST_OF_PAIRS = 4_000_000
 #: Rows that must share in the sampling error of a moment for it to be known.
 _LEAST_TELLING = 2.0
 #: The highest order whose multiplicities are 64-bit numbers.
@@ -47,7 +46,7 @@ def comparable_order(P: Distribution, n: int) -> int:
     order = P.order if isinstance(P, MomentTensors) else 4
     rows = P.n_samples if isinstance(P, Samples) else 1
     affordable = min(MOST_MOMENTS, MOST_WORK // rows)
-    while order > 1 and total_size(n, order) > (affordable if order > 2 else MOST_OF_PAIRS):
+    while order > 1 and total_size(n, order) > (affordable if order > 2 else MOST_ASKED_FOR):
         order -= 1
     return min(order, 4)
 

@@ -27,9 +27,7 @@ def flattest_directions(X: np.ndarray, weights: np.ndarray, count: int) -> np.nd
     step = max(1, len(X) // MOST_ROWS)
     X, weights = X[::step], weights[::step] / weights[::step].sum()
     X = X - weights @ X
-    values, vectors = np.linalg.eigh((X * weights[:, None]).T @ X)
-    kept = values > 1e-9 * max(values[-1], 1e-300)
-    whitener = vectors[:, kept] / np.sqrt(values[kept])
+    whitener = whitener_of(X, weights)
     Z = X @ whitener
     # E ‖z‖² zzᵀ has them as eigenvectors where clusters are far apart and features are few.
     squares = np.einsum("ij,ij->i", Z, Z)
@@ -38,6 +36,17 @@ def flattest_directions(X: np.ndarray, weights: np.ndarray, count: int) -> np.nd
     for _ in range(min(count, Z.shape[1])):
         found = np.vstack([found, _flattest(Z, weights, starts, found)])
     return np.asarray(found @ whitener.T)
+
+
+def whitener_of(X: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """A matrix (n, r) with which centred rows are uncorrelated, in the r directions they have."""
+    if len(X) < X.shape[1]:  # without a matrix of all features by all
+        _, roots, across = np.linalg.svd(X * np.sqrt(weights)[:, None], full_matrices=False)
+        values, vectors = roots[::-1] ** 2, across[::-1].T
+    else:
+        values, vectors = np.linalg.eigh((X * weights[:, None]).T @ X)
+    kept = values > 1e-9 * max(values[-1], 1e-300)
+    return np.asarray(vectors[:, kept] / np.sqrt(values[kept]))
 
 
 def _flattest(

@@ -17,6 +17,7 @@ from momentmix.covariance import Kind, LogNormalPrior
 from momentmix.data.content import DIGITS
 from momentmix.data.parameters import Parameters
 from momentmix.likelihood.density import softmax
+from momentmix.likelihood.directions import whitener_of
 from momentmix.likelihood.em import EMResult
 from momentmix.likelihood.rows import RowLikelihood
 
@@ -280,10 +281,7 @@ def _longest(X: np.ndarray, weights: np.ndarray, v: np.ndarray) -> np.ndarray:
 
 def _flattest(X: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """The direction of least kurtosis, from covariances with samples weighted by their distance."""
-    covariance = (X * weights[:, None]).T @ X
-    values, vectors = np.linalg.eigh(covariance)
-    kept = values > 1e-9 * max(values[-1], 1e-300)
-    whitener = vectors[:, kept] / np.sqrt(values[kept])
+    whitener = whitener_of(X, weights)
     Y = X @ whitener
     squares = np.einsum("ij,ij->i", Y, Y)
     second = (Y * (weights * squares)[:, None]).T @ Y

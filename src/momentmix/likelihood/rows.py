@@ -269,10 +269,10 @@ class RowLikelihood(Likelihood):
         means[dead] = self.X[worst]
         weights[dead] = 1 / len(weights)
         centre = self.weights @ self.X
-        spread = np.diag(self.weights @ (self.X - centre) ** 2 / 4 + 1e-6)
+        spread = self.weights @ (self.X - centre) ** 2 / 4 + 1e-6
         if self.variance is not None:
-            spread = self.variance * np.eye(len(centre))
-        fresh = self.kind.repeated(len(dead), spread)
+            spread = np.full(len(centre), self.variance)
+        fresh = self.kind.repeated(len(dead), spread if self.kind.diagonal else np.diag(spread))
         if self.variance is None:
             fresh = self.kind.raised(fresh, self.floor)
         covariances = self.kind.replaced(covariances, list(dead), fresh)

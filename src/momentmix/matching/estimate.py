@@ -10,7 +10,7 @@ import numpy as np
 
 from momentmix.covariance import Bound
 from momentmix.data.parameters import Parameters
-from momentmix.data.sources import Data, mean_and_covariance
+from momentmix.data.sources import Data, mean_and_spread
 from momentmix.matching.fit import Fit
 from momentmix.matching.identifiability import TELLING, is_enough, needed_order, parameter_count
 from momentmix.matching.matching import Matched, Model, MomentMatching
@@ -55,7 +55,7 @@ class MixtureMoments:
     def single(self) -> Fit:
         """One component: the mean and the covariance, which every method agrees on."""
         kind = self.model.kind
-        mean, covariance = mean_and_covariance(self.data)
+        mean, covariance = mean_and_spread(self.data, kind.diagonal)
         spread = kind.raised(kind.repeated(1, covariance), self.floor)
         parameters = Parameters(np.ones(1), mean[None], spread)
         passes = self.data.passes

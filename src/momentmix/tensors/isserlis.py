@@ -153,10 +153,11 @@ def moment_covariance(
 def atom_sums(atoms: Atoms, centre: np.ndarray, d: int) -> np.ndarray:
     """Moments of weighted atoms about ``centre``, of orders 0..d, not divided by weights; (N,).
 
-    Points take one pass of matrix products; a covariance that all share is put in at the end.
+    Points take one pass of matrix products; a covariance that all share is put in at the end, and
+    none changes orders below 2.
     """
     covariance = atoms.covariance
-    if covariance.shared:
+    if covariance.shared or d < 2:
         if isinstance(atoms.weights, float):
             sums = atoms.weights * row_sums(atoms.means, centre, None, d)
         else:
