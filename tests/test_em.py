@@ -7,10 +7,17 @@ from sklearn.datasets import load_iris
 from sklearn.mixture import GaussianMixture
 
 from momentmix.covariance import Full, Spherical, covariance_type
+from momentmix.data.content import DIGITS
 from momentmix.data.parameters import Parameters
 from momentmix.likelihood import passes, search
 from momentmix.likelihood.density import softmax
-from momentmix.likelihood.moves import drop_losses, merge_losses, relocations, split_and_merge
+from momentmix.likelihood.moves import (
+    _ranked,
+    drop_losses,
+    merge_losses,
+    relocations,
+    split_and_merge,
+)
 from momentmix.likelihood.rows import RowLikelihood
 
 pytestmark = pytest.mark.usefixtures("passes_everywhere")
@@ -276,3 +283,26 @@ def test_optimism_of_many_and_of_few():
         assert np.all(np.diff(values) <= 0)
         assert np.all(np.isfinite(values))
         np.testing.assert_allclose(values[-1], parameters, rtol=1e-7)
+
+
+@pytest.mark.parametrize("m", [2, 3, 7, 30])
+def test_exchanges_in_order(m, rng):
+    """All that splits and sacrifices allow, by their gains, then by their components."""
+    gains = {
+        k: float(gain) for k, gain in enumerate(rng.normal(size=m).round(1)) if k < 2 or gain > 0
+    }
+    losses = rng.integers(0, 9, size=(m, m)) / 8
+    i, j = np.triu_indices(m)
+    found = _ranked(gains, losses[i, j], i, j)
+    expected = sorted(
+        (-(gain - losses[a, b]), k, a, b)
+        for k, gain in gains.items()
+        for a in range(m)
+        for b in range(a, m)
+        if k not in (a, b)
+    )
+    assert [tuple(exchange[1:]) for exchange in found] == [
+        tuple(each[1:])
+        for each in sorted(expected, key=lambda each: (round(each[0], DIGITS), *each[1:]))
+    ]
+    assert np.allclose([exchange.gain for exchange in found], [-each[0] for each in expected])

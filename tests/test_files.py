@@ -1,5 +1,6 @@
 """Moments of files: every format, damage of every kind, and runs that are killed."""
 
+import gzip
 import json
 import os
 import signal
@@ -506,3 +507,30 @@ def test_lines_longer_than_csv_takes(tmp_path):
     table = open_table(path)
     assert table.names == names
     assert np.array_equal(np.concatenate([piece.rows for piece in table.pieces()]), X)
+
+
+def test_a_cell_far_away(tmp_path):
+    """In the last column and row of a sheet: nothing is made of the cells between."""
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    for place, value in {"A1": "a", "B1": "b", "A2": 1, "B2": 2, "A3": 3, "XFD1048576": 5}.items():
+        book.active[place] = value
+    book.save(tmp_path / "far.xlsx")
+    table = open_table(tmp_path / "far.xlsx")
+    rows = np.concatenate([piece.rows for piece in table.pieces()])
+    assert rows.shape == (3, 16384)
+    assert table.names[:2] == ["a", "b"]
+    assert np.array_equal(rows[:2, :2], [[1, 2], [3, np.nan]], equal_nan=True)
+    assert rows[2, -1] == 5
+    assert np.isnan(rows).sum() == rows.size - 4
+
+
+@pytest.mark.parametrize("header", [b"", b"a,b\n"])
+def test_a_line_without_end_in_a_small_file(header, tmp_path):
+    """Of which 64 MiB are unpacked, whatever would follow."""
+    with gzip.open(tmp_path / "bomb.csv.gz", "wb", compresslevel=1) as file:
+        file.write(header)
+        for _ in range(80):
+            file.write(b"1" * (1 << 20))
+    with pytest.raises(TableError, match=f"line {1 + len(header) // 4}: longer than 64 MiB"):
+        open_table(tmp_path / "bomb.csv.gz")

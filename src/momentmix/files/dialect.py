@@ -143,7 +143,7 @@ def _separator(
     decimals = (".", ",") if options.decimal is None else (options.decimal,)
 
     # Where every line has another mark, commas and blanks are within its cells.
-    mixed = all(re.search(r"\S.*[;\t|]|[;|]", line.text) for line in lines)
+    mixed = all(any(mark in line.text.strip() for mark in ";\t|") for line in lines)
 
     def score(form: tuple[str, str]) -> tuple[bool, bool, float, float]:
         separator, decimal = form
@@ -225,7 +225,6 @@ class _Head:
 
     def _say_what_else(self) -> None:
         """What else the lines can mean: one number each, or marks between thousands."""
-        mark, other = self.decimal, "," if self.decimal == "." else "."
         below = [line.text for line in self.lines[len(self.rows[0]) != self.cells :]]
         whole = [d for d in ".," if below and all(as_number(t, d) < np.inf for t in below)]
         if self.options.separator is None and self.cells > 1 and whole:
@@ -234,14 +233,12 @@ class _Head:
                 f"({below[0].strip()!r}); --sep ';' --decimal '{whole[-1]}' takes each for one "
                 "number"
             )
-        cells = [cell for row in self.rows for cell in row if mark in cell]
-        cells = [cell for cell in cells if is_number(cell, mark)]
-        three = re.compile(r"[+-]?[1-9]\d{0,2}[.,]\d{3}")
-        unusual = mark == "," or self.separator == ";"  # in one file with points for decimals
-        if self.options.decimal is None and unusual and cells and all(map(three.fullmatch, cells)):
+        cells = [cell for row in self.rows for cell in row if "," in cell and is_number(cell, ",")]
+        three = all(re.fullmatch(r"[+-]?[1-9]\d{0,2},\d{3}", cell) for cell in cells)
+        if self.options.decimal is None and self.decimal == "," and cells and three:
             self.said.append(
                 f"{self.label}: {cells[0]!r} and numbers like it are read as "
-                f"{as_number(cells[0], mark):.10g}; --decimal {other} reads them as thousands"
+                f"{as_number(cells[0], ','):.10g}; --decimal . reads them as thousands"
             )
 
     def dialect(self, whole: bool) -> Dialect:

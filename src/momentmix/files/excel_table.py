@@ -5,13 +5,16 @@ from __future__ import annotations
 import csv
 import io
 from datetime import date, time
-from typing import IO
+from typing import IO, Any
 from zipfile import ZipFile
 
 from momentmix.files.arrow_table import import_pyarrow
 from momentmix.files.streams import TextStream
 from momentmix.files.table import TableError
 from momentmix.files.text_table import TextTable
+
+#: Cells of a sheet, with those that are empty.
+_MOST_CELLS = 1 << 28
 
 
 def is_workbook(file: IO[bytes]) -> bool:
@@ -73,13 +76,19 @@ class ExcelTable(TextTable):
             )
 
 
-def _sheet_as_text(sheet: object) -> bytes:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    for row in sheet.iter_rows(values_only=True):  # type: ignore[attr-defined]
+def _sheet_as_text(sheet: Any) -> bytes:
+    sheet.reset_dimensions()  # what a sheet says of its size makes cells that are not there
+    lines: list[tuple[int, str]] = []  # cells in a line, and the line
+    for row in sheet.iter_rows(values_only=True):
         if any(cell is not None for cell in row):
-            writer.writerow([_as_cell(cell) for cell in row])
-    return text.getvalue().encode("utf-8", "replace")
+            text = io.StringIO()
+            csv.writer(text, lineterminator="").writerow([_as_cell(cell) for cell in row])
+            lines.append((len(row), text.getvalue()))
+    width = max((cells for cells, _ in lines), default=0)
+    if width * len(lines) > _MOST_CELLS:
+        raise ValueError(f"{len(lines):,} rows of {width:,} cells; delete those far to the right")
+    padded = (f"{text}{',' * (width - cells)}\n" for cells, text in lines)
+    return "".join(padded).encode("utf-8", "replace")
 
 
 def _as_cell(value: object) -> str:

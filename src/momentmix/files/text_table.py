@@ -54,16 +54,16 @@ class TextTable(Table):
 
     def _first_lines(self) -> tuple[bytes, bool]:
         """Text that begins the file, of two lines at least, and whether it is all of it."""
-        head = b""
+        parts, size, lines = list[bytes](), 0, 0
         with self._text() as stream:
             while read := stream.read(_HEAD_BYTES):
-                head += read
-                lines = head.count(b"\n") + head.count(b"\r")
-                if len(head) > _LONGEST_LINE and lines == 0:
-                    raise self._too_long(0)
-                if len(head) >= _HEAD_BYTES and lines > 1:
-                    return head, False
-        return head, True
+                parts.append(read)
+                size, lines = size + len(read), lines + read.count(b"\n") + read.count(b"\r")
+                if size > _LONGEST_LINE and lines < 2:
+                    raise self._too_long(lines)
+                if size >= _HEAD_BYTES and lines > 1:
+                    return b"".join(parts), False
+        return b"".join(parts), True
 
     def _text(self, skip: int = 0) -> TextStream:
         file = open(self.path, "rb")  # noqa: SIM115  (which the stream closes)

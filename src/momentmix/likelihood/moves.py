@@ -35,6 +35,10 @@ SMALL_DATA = 10_000
 POWER_STEPS = 20
 
 
+#: Pairs to merge and components to leave out that are tried with each split, those that cost least.
+MOST_SACRIFICES = 4096
+
+
 class Exchange(NamedTuple):
     """Component k split into two, for which i and j are merged, or i = j is left out."""
 
@@ -150,12 +154,12 @@ def _candidates(
         return []
     losses = merge_losses(kind, parameters) - (penalties[:, None] + penalties)
     dropped -= penalties
-    scored: list[Exchange] = []
-    for k, split in splits.items():
-        others = [i for i in range(m) if i != k]
-        scored += [Exchange(split.gain - dropped[i], k, i, i) for i in others]
-        scored += [Exchange(split.gain - losses[i, j], k, i, j) for i, j in combinations(others, 2)]
-    scored.sort(key=lambda exchange: (-np.round(exchange.gain, DIGITS), exchange[1:]))
+    i, j = np.triu_indices(m)
+    lost = np.where(i == j, dropped[i], losses[i, j])
+    cheap = np.sort(np.argsort(np.round(lost, DIGITS), kind="stable")[:MOST_SACRIFICES])
+    scored = _ranked(
+        {k: split.gain for k, split in splits.items()}, lost[cheap], i[cheap], j[cheap]
+    )
 
     def made(mixture: Parameters, exchange: Exchange) -> Parameters:
         return _exchanged(kind, mixture, splits[exchange.k], exchange)
@@ -167,6 +171,20 @@ def _candidates(
         gain = sum(exchange.gain for exchange in together)
         found.insert(0, Attempt(gain, reduce(made, together, parameters)))
     return found
+
+
+def _ranked(
+    gains: dict[int, float], lost: np.ndarray, i: np.ndarray, j: np.ndarray
+) -> list[Exchange]:
+    """Each split with each sacrifice that leaves it alone, by what they gain, the best first."""
+    each = np.array([*gains])
+    k, at = np.repeat(each, len(lost)), np.tile(np.arange(len(lost)), len(each))
+    alone = (i[at] != k) & (j[at] != k)
+    k, at = k[alone], at[alone]
+    gain = np.array([gains.get(x, 0.0) for x in range(max(gains) + 1)])[k] - lost[at]
+    order = np.lexsort((j[at], i[at], k, -np.round(gain, DIGITS)))
+    columns = (x[order].tolist() for x in (gain, k, i[at], j[at]))
+    return [*map(Exchange, *columns)]
 
 
 def _without_repetition(scored: list[Exchange], most: int) -> list[Exchange]:
