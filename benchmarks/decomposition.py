@@ -9,10 +9,10 @@ import time
 import warnings
 
 import numpy as np
+import sklearn.mixture
 import tensorly as tl
 from scipy.optimize import linear_sum_assignment
 from sklearn.cluster import KMeans
-from sklearn.mixture import GaussianMixture
 from tensorly.decomposition import symmetric_parafac_power_iteration
 
 from machine import machine
@@ -174,7 +174,7 @@ def below_the_noise(quick: bool) -> None:
                     KnownCovarianceMixture(5, v, polish=None, random_state=0).fit(X).means_
                 ),
                 lambda X=X: (
-                    GaussianMixture(
+                    sklearn.mixture.GaussianMixture(
                         5, covariance_type="spherical", n_init=3, max_iter=300, random_state=0
                     )
                     .fit(X)

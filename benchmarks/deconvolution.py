@@ -14,11 +14,11 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from sklearn.mixture import GaussianMixture
+import sklearn.mixture
 from threadpoolctl import threadpool_limits
 
 from fit import NEAR
-from momentmix import Mixture, MomentMixture
+from momentmix import GaussianMixture, Mixture
 
 #: Rows × columns, components and separation of the settings.
 SETTINGS = ((1000, 2, 3, 4.0), (1000, 5, 4, 4.0))
@@ -63,7 +63,7 @@ Peer = Callable[[Job, float], Found]
 
 def ours(job: Job, prior: str | None) -> Found:
     begin = time.perf_counter()
-    fit = MomentMixture(job.m, random_state=job.seed, prior=prior)
+    fit = GaussianMixture(job.m, random_state=job.seed, prior=prior)
     fit.fit(job.X, noise_covariance=job.noise)
     seconds = time.perf_counter() - begin
     return job.value(fit.mixture_), seconds
@@ -71,7 +71,7 @@ def ours(job: Job, prior: str | None) -> Found:
 
 def ceiling(job: Job, truth: Mixture, prior: str | None) -> float:
     """Where EM ends that starts at the truth, with the same prior."""
-    fit = MomentMixture(
+    fit = GaussianMixture(
         job.m,
         weights_init=truth.weights,
         means_init=truth.means,
@@ -133,7 +133,7 @@ def without_errors(job: Job, allowed: float) -> Found:
     """What the errors cost a fit that does not know of them."""
 
     def run(seed: int) -> Mixture:
-        fit = GaussianMixture(job.m, n_init=10, random_state=seed).fit(job.X)
+        fit = sklearn.mixture.GaussianMixture(job.m, n_init=10, random_state=seed).fit(job.X)
         return Mixture(fit.weights_, fit.means_, fit.covariances_)
 
     return restarted(run, job, 0.0)
@@ -187,7 +187,10 @@ def _deconvolution(quick: bool) -> None:
             allowed = min(LONGER * results["momentmix"][2], LIMIT)
             for name, peer in others.items():
                 results[name] = (tops[None], *peer(job, allowed))
-            results["GaussianMixture, errors ignored"] = (tops[None], *without_errors(job, 0.0))
+            results["scikit-learn, errors ignored"] = (
+                tops[None],
+                *without_errors(job, 0.0),
+            )
             for name, (top, value, seconds) in results.items():
                 below.setdefault(name, []).append(top - value)
                 taken[name] = taken.get(name, 0.0) + seconds

@@ -17,19 +17,19 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
+import sklearn.mixture
 from sklearn.datasets import make_blobs, make_moons
 from sklearn.metrics import adjusted_rand_score
-from sklearn.mixture import GaussianMixture
 
 from fit import NEAR, ceiling, timed
 from machine import machine
-from momentmix import Mixture, MomentMixture
+from momentmix import GaussianMixture, Mixture, MomentMixture
 from momentmix.covariance import Full, covariance_type
 from momentmix.data.frame import Frame
 from momentmix.data.parameters import Parameters
 from momentmix.datasets import paper_mixture
 from momentmix.fitting.asked import Sizes
-from momentmix.fitting.orders import mixture_order
+from momentmix.fitting.orders import moment_order
 from momentmix.likelihood.rows import RowLikelihood
 from momentmix.summary import paired_components
 from real import FRESH, TUNED, Table
@@ -38,16 +38,18 @@ from real import FRESH, TUNED, Table
 CLEARLY = 0.05
 
 
-def ours(m: int, seed: int, **settings: object) -> MomentMixture:
-    return MomentMixture(m, random_state=seed, **settings)
+def ours(m: int, seed: int, **settings: object) -> GaussianMixture:
+    return GaussianMixture(m, random_state=seed, **settings)
 
 
-def sk10(m: int, seed: int, kind: str = "full") -> GaussianMixture:
-    return GaussianMixture(m, n_init=10, covariance_type=kind, random_state=seed)
+def sk10(m: int, seed: int, kind: str = "full") -> sklearn.mixture.GaussianMixture:
+    return sklearn.mixture.GaussianMixture(m, n_init=10, covariance_type=kind, random_state=seed)
 
 
-def sk1(m: int, seed: int, kind: str = "full") -> GaussianMixture:
-    return GaussianMixture(m, tol=1e-6, max_iter=500, covariance_type=kind, random_state=seed)
+def sk1(m: int, seed: int, kind: str = "full") -> sklearn.mixture.GaussianMixture:
+    return sklearn.mixture.GaussianMixture(
+        m, tol=1e-6, max_iter=500, covariance_type=kind, random_state=seed
+    )
 
 
 MCLUST = """
@@ -422,7 +424,7 @@ def times(rounds: int) -> None:
 
 
 def pure_moments(repeats: int) -> None:
-    print("\n## polish=None, order='auto', m=3, full\n")
+    print("\n## MomentMixture, order='auto', m=3, full\n")
     print(
         f"Error of the means over that of maximum likelihood (EM from the truth), median of\n"
         f"{repeats} data sets; bound 1.5. In brackets order 3, where it can tell the parameters.\n"
@@ -437,11 +439,11 @@ def pure_moments(repeats: int) -> None:
                 truth = simulated(n, 3, 4.0, seed)
                 X, _ = truth.sample(p, seed + 9)
                 base = mean_error(from_truth(truth, X).means, truth)
-                fit = ours(3, 0, polish=None).fit(X)
-                order = mixture_order(fit, Sizes(n))
+                fit = MomentMixture(3, random_state=0).fit(X)
+                order = moment_order(fit, Sizes(n))
                 ratios.append(mean_error(fit.means_, truth) / base)
                 try:
-                    third = ours(3, 0, polish=None, order=3).fit(X)
+                    third = MomentMixture(3, order=3, random_state=0).fit(X)
                     old.append(mean_error(third.means_, truth) / base)
                 except ValueError:
                     old.append(np.nan)

@@ -1,4 +1,4 @@
-"""MomentMixture against scikit-learn's EM: ``make bench-fit``. Likelihoods and times of one run."""
+"""GaussianMixture and scikit-learn's EM: ``make bench-fit``. Likelihoods and times of one run."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import warnings
 from collections.abc import Callable
 
 import numpy as np
-from sklearn.mixture import GaussianMixture
+import sklearn.mixture
 
 from machine import machine
-from momentmix import Mixture, MomentMixture
+from momentmix import GaussianMixture, Mixture, MomentMixture
 from momentmix.covariance import Diagonal
 from momentmix.data.parameters import Parameters
 from momentmix.data.sources import AtomData
@@ -59,12 +59,12 @@ def paper(seeds: range) -> None:
             X, _ = mixture.sample(8000, seed + 1000)
             top, _ = ceiling(mixture, X)
             fit, t_ours = timed(
-                lambda X=X, s=seed: MomentMixture(
+                lambda X=X, s=seed: GaussianMixture(
                     20, covariance_type="diag", prior=None, random_state=s
                 ).fit(X)
             )
             em, t_theirs = timed(
-                lambda X=X, s=seed: GaussianMixture(
+                lambda X=X, s=seed: sklearn.mixture.GaussianMixture(
                     20, covariance_type="diag", n_init=10, tol=1e-6, max_iter=500, random_state=s
                 ).fit(X)
             )
@@ -77,7 +77,7 @@ def paper(seeds: range) -> None:
         )
 
 
-def errors(fit: MomentMixture, truth: Mixture) -> str:
+def errors(fit: GaussianMixture | MomentMixture, truth: Mixture) -> str:
     """Weights L1 / mean relative / covariance relative / cosine, components matched by means."""
     i, j = paired_components(fit.means_, truth.means)
     mu, mu_hat = truth.means[i], fit.means_[j]
@@ -104,7 +104,7 @@ def pure_moments(noises: tuple) -> None:
         X, _ = mixture.sample(8000, 1000)
         for order in (3, 4):
             row = []
-            options = {"order": order, "omega": 0.5, "polish": None, "n_init": 1}
+            options = {"order": order, "omega": 0.5, "n_init": 1}
             truth = {
                 "weights_init": mixture.weights,
                 "means_init": mixture.means,
@@ -181,14 +181,14 @@ def real(quick: bool) -> None:
             best = -np.inf
             for init in ("kmeans", "random_from_data"):
                 em, t = timed(
-                    lambda X=X, k=k, init=init, s=seed: GaussianMixture(
+                    lambda X=X, k=k, init=init, s=seed: sklearn.mixture.GaussianMixture(
                         k, n_init=10, init_params=init, tol=1e-6, max_iter=500, random_state=s
                     ).fit(X)
                 )
                 best = max(best, em.score(X))
                 times[1] += t
             fit, t = timed(
-                lambda X=X, k=k, s=seed: MomentMixture(k, prior=None, random_state=s).fit(X)
+                lambda X=X, k=k, s=seed: GaussianMixture(k, prior=None, random_state=s).fit(X)
             )
             times[0] += t
             gains.append(f"{(fit.score(X) - best) * len(X):+.1f}")

@@ -23,8 +23,8 @@ from torch.utils._pytree import tree_flatten
 
 from core import ORDER_4, random_mixture
 from machine import machine
-from momentmix import Mixture, MomentMixture
-from momentmix.blocks.device_rows import moved
+from momentmix import GaussianMixture, Mixture
+from momentmix.blocks.device_rows import through_device
 from momentmix.blocks.sources import block_rows
 from momentmix.covariance import Zero, covariance_type
 from momentmix.data.parameters import Parameters
@@ -231,17 +231,17 @@ def drawn(on: Machine, truth: Mixture, p: int) -> torch.Tensor:
 
 
 def ours(X: Any, m: int, kind: str, seed: int) -> tuple:
-    fit = MomentMixture(m, covariance_type=kind, random_state=seed).fit(X)
+    fit = GaussianMixture(m, covariance_type=kind, random_state=seed).fit(X)
     return fit.weights_, fit.means_, fit.covariances_
 
 
 def sklearn(X: Any, m: int, kind: str, seed: int) -> tuple:
     from sklearn import config_context
-    from sklearn.mixture import GaussianMixture
+    from sklearn import mixture as peer
 
     settings = {"tol": 1e-6, "max_iter": 500, "init_params": "random_from_data"}
     with config_context(array_api_dispatch=True):
-        fit = GaussianMixture(m, covariance_type=kind, random_state=seed, **settings).fit(X)
+        fit = peer.GaussianMixture(m, covariance_type=kind, random_state=seed, **settings).fit(X)
     return fit.weights_, fit.means_, fit.covariances_
 
 
@@ -356,14 +356,14 @@ def stream(on: Machine) -> None:
     def nothing(rows: torch.Tensor, weights: None) -> int:
         return len(rows)
 
-    rows = moved(block_rows(X), like)
+    rows = through_device(block_rows(X), like)
     rows.total(nothing)
     start = time.perf_counter()
     rows.total(nothing)
     on.wait()
     transfer = time.perf_counter() - start
     start = time.perf_counter()
-    fit = MomentMixture(m, random_state=0).fit_batches(X, device=str(on.device))
+    fit = GaussianMixture(m, random_state=0).fit_batches(X, device=str(on.device))
     took = time.perf_counter() - start
     moved_for = fit.n_passes_ * transfer
     print(

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from momentmix import MomentMixture
+from momentmix import GaussianMixture
 
 KINDS = ("full", "tied", "diag", "spherical")
 SHAPES = ((15, 2, 3), (40, 4, 3), (120, 3, 4), (60, 10, 3), (12, 1, 2), (50, 20, 2), (90, 2, 5))
@@ -91,7 +91,7 @@ def rows_of(c: Case) -> tuple[np.ndarray, np.ndarray | None]:
 
 def fitted(c: Case, X: np.ndarray, weights: np.ndarray | None, m: int | None = None) -> Any:
     m = c.shape[2] if m is None else m
-    model = MomentMixture(m, covariance_type=c.kind, random_state=0, **c.settings)
+    model = GaussianMixture(m, covariance_type=c.kind, random_state=0, **c.settings)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return model.fit(X, sample_weight=weights)

@@ -15,7 +15,7 @@ from scipy.special import expit
 from sklearn.experimental import enable_iterative_imputer  # noqa: F401
 from sklearn.impute import IterativeImputer, KNNImputer, SimpleImputer
 
-from momentmix import MomentMixture
+from momentmix import GaussianMixture
 from real import FRESH, UNSEEN, Table
 
 #: How steeply the probability of a gap depends on the first column, which has none.
@@ -114,8 +114,8 @@ def result_of(draw: Draw, m: int, seed: int, whole: float | None = None) -> Resu
     return Result(scores, errors, len(fit.collapsed_) > 0)
 
 
-def fitted(rows: np.ndarray, m: int, seed: int) -> MomentMixture:
-    return MomentMixture(m, random_state=seed).fit(rows)
+def fitted(rows: np.ndarray, m: int, seed: int) -> GaussianMixture:
+    return GaussianMixture(m, random_state=seed).fit(rows)
 
 
 def difference(results: list[Result], other: str) -> np.ndarray:

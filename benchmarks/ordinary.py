@@ -19,14 +19,14 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
+import sklearn.mixture
 from sklearn.datasets import load_digits
 from sklearn.ensemble import IsolationForest
 from sklearn.metrics import adjusted_rand_score, roc_auc_score
-from sklearn.mixture import GaussianMixture
 
 from fit import timed
 from machine import machine
-from momentmix import MomentMixture
+from momentmix import GaussianMixture
 from momentmix.likelihood import search, starts
 
 #: Difference of the ARI from which one fit is better than another.
@@ -57,12 +57,12 @@ def settings(seeds: int) -> Iterator[tuple[str, int, int, bool, int]]:
                         yield kind, m, n, sheared, seed
 
 
-def ours(m: int, kind: str, seed: int, **more: object) -> MomentMixture:
-    return MomentMixture(m, covariance_type=kind, random_state=seed, **more)
+def ours(m: int, kind: str, seed: int, **more: object) -> GaussianMixture:
+    return GaussianMixture(m, covariance_type=kind, random_state=seed, **more)
 
 
-def sk10(m: int, kind: str, seed: int) -> GaussianMixture:
-    return GaussianMixture(m, n_init=10, covariance_type=kind, random_state=seed)
+def sk10(m: int, kind: str, seed: int) -> sklearn.mixture.GaussianMixture:
+    return sklearn.mixture.GaussianMixture(m, n_init=10, covariance_type=kind, random_state=seed)
 
 
 def found(m: int, kind: str, seed: int, X: np.ndarray, labels: np.ndarray) -> tuple[float, float]:

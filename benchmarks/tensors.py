@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from machine import machine
-from momentmix import Mixture, MomentMixture, MomentTensors
+from momentmix import GaussianMixture, Mixture, MomentMixture, MomentTensors
 from momentmix.covariance import Diagonal
 from momentmix.matching.costs import tensors_pay
 from momentmix.summary import paired_components
@@ -80,7 +80,7 @@ def independent_of_rows(quick: bool) -> None:
         for i in range(max(1, 10 ** (power - 5))):
             fresh[-1].update(truth.sample(min(10**power, 100_000), 100 + i)[0])
         assert repeated[-1].count == fresh[-1].count == 10**power
-    models = [MomentMixture(truth.n_components, random_state=0) for _ in range(2 * len(powers))]
+    models = [GaussianMixture(truth.n_components, random_state=0) for _ in range(2 * len(powers))]
     jobs = [lambda T=T, f=f: f.fit_moments(T)
             for T, f in zip(repeated + fresh, models, strict=True)]  # fmt: skip
     times = np.array(best_in_turn(*jobs, rounds=1 if quick else 7)).reshape(2, -1)
@@ -141,7 +141,7 @@ def files(quick: bool) -> None:
 
 
 def crossing(quick: bool) -> None:
-    print("\n## Moments or samples: what `polish=None` works on\n")
+    print("\n## Moments or samples: what MomentMixture works on\n")
     print("One start, diag, five components, order 4. The time from samples over the time from")
     print("moments (pass included); above 1 moments are faster. '*': moments='auto' agrees.\n")
     sizes = (300, 1000, 3000, 10_000, 30_000) if not quick else (300,)
@@ -156,7 +156,7 @@ def crossing(quick: bool) -> None:
             times = {}
             for form in ("samples", "tensors"):
                 model = MomentMixture(
-                    5, covariance_type="diag", polish=None, order=4, n_init=1, random_state=0,
+                    5, covariance_type="diag", order=4, n_init=1, random_state=0,
                     moments=form, max_iter=50,
                 )  # fmt: skip
                 times[form] = min(timed(lambda f=model, X=X: f.fit(X))[1] for _ in range(2))
@@ -192,7 +192,7 @@ def cluster(quick: bool) -> None:
                 before = sum(client.run(sent).values())
                 t = min(timed(lambda X=X: MomentTensors.from_samples(X, 4))[1] for _ in range(3))
                 moved = (sum(client.run(sent).values()) - before) / 3
-                model = MomentMixture(3, random_state=0, max_iter=3, tol=0)
+                model = GaussianMixture(3, random_state=0, max_iter=3, tol=0)
                 model.fit(X[: rows // 4])
                 t_em = timed(lambda X=X, f=model: f.score(X))[1]
             base = base or [t, t_em]

@@ -26,6 +26,7 @@ autodoc_typehints = "none"  # numpydoc says it in words
 numpydoc_show_class_members = True
 numpydoc_class_members_toctree = False
 numpydoc_show_inherited_class_members = {
+    "momentmix.GaussianMixture": True,
     "momentmix.MomentMixture": True,
     "momentmix.KnownCovarianceMixture": True,
 }

@@ -10,7 +10,7 @@ scikit-learn's displays have.
 import matplotlib.pyplot as plt
 import numpy as np
 
-from momentmix import Mixture, MomentMixture
+from momentmix import GaussianMixture, Mixture
 from momentmix.plotting import MixtureDisplay, plot_pairs
 
 truth = Mixture(
@@ -20,7 +20,7 @@ truth = Mixture(
     feature_names=["width", "height"],
 )
 X, _ = truth.sample(2000, random_state=0)
-fit = MomentMixture(3, random_state=0).fit(X)
+fit = GaussianMixture(3, random_state=0).fit(X)
 
 figure, axes = plt.subplots(1, 2, figsize=(10, 4.2), sharey=True, layout="constrained")
 MixtureDisplay.from_mixture(truth, X, ax=axes[0])
@@ -36,5 +36,5 @@ plt.show()
 rng = np.random.default_rng(0)
 space = Mixture([0.6, 0.4], [[0.0, 0, 0], [2.5, -2, 0.5]], rng.uniform(0.5, 1.5, (2, 3)), "diag")
 Z, _ = space.sample(1500, random_state=1)
-plot_pairs(MomentMixture(2, random_state=0).fit(Z), Z)
+plot_pairs(GaussianMixture(2, random_state=0).fit(Z), Z)
 plt.show()

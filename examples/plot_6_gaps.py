@@ -4,7 +4,7 @@ A table with gaps: fit what is there, or fill the gaps first?
 
 What do you do with a table in which three cells of ten are empty? Few rows are complete, so leaving
 out the others wastes most of the data. The usual advice is to fill the gaps and then fit.
-``MomentMixture`` needs no filling: NaN is a gap, and the mixture is fitted to the values that are
+``GaussianMixture`` needs no filling: NaN is a gap, and the mixture is fitted to the values that are
 there.
 
 Here we take a complete table and empty some of its cells at random. So we can compare every way
@@ -23,7 +23,7 @@ from sklearn.experimental import enable_iterative_imputer  # noqa: F401
 from sklearn.impute import IterativeImputer, SimpleImputer
 from sklearn.preprocessing import StandardScaler
 
-from momentmix import CollapseWarning, MomentMixture
+from momentmix import CollapseWarning, GaussianMixture
 from momentmix.plotting import plot_ellipses
 
 columns = ["radius", "texture", "smoothness", "compactness", "concavity", "symmetry"]
@@ -57,8 +57,8 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", ConvergenceWarning)  # of the regressions
     warnings.simplefilter("ignore", CollapseWarning)  # of fits to their predictions, see below
     filled = {(name, *key): fill(X) for name, fill in ways.items() for key, X in tables.items()}
-    fits = {key: MomentMixture(2, random_state=0).fit(X) for key, X in filled.items()}
-whole = MomentMixture(2, random_state=0).fit(complete)
+    fits = {key: GaussianMixture(2, random_state=0).fit(X) for key, X in filled.items()}
+whole = GaussianMixture(2, random_state=0).fit(complete)
 
 # %%
 # The score is the mean log-likelihood of the unseen rows; higher is better. A difference of 1

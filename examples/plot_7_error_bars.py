@@ -17,7 +17,7 @@ and direction.
 import matplotlib.pyplot as plt
 import numpy as np
 
-from momentmix import Mixture, MomentMixture
+from momentmix import GaussianMixture, Mixture
 
 truth = Mixture(
     weights=[0.5, 0.15, 0.13, 0.12, 0.1],
@@ -47,8 +47,8 @@ measured += (large * rng.normal(size=count))[:, None] * across
 errors = (small**2)[:, None, None] * sight[:, :, None] * sight[:, None, :]
 errors += (large**2)[:, None, None] * across[:, :, None] * across[:, None, :]
 
-stars = MomentMixture(5, random_state=0).fit(measured, noise_covariance=errors)
-plain = MomentMixture(5, random_state=0).fit(measured)
+stars = GaussianMixture(5, random_state=0).fit(measured, noise_covariance=errors)
+plain = GaussianMixture(5, random_state=0).fit(measured)
 
 # %%
 # How probable do the two make the true velocities, which neither has seen? The score is the mean

@@ -14,7 +14,7 @@ measurements with occasional gross errors have. The same two components are fitt
 import matplotlib.pyplot as plt
 import numpy as np
 
-from momentmix import MomentMixture, compare, moment_test
+from momentmix import GaussianMixture, compare, moment_test
 from momentmix.plotting import plot_ellipses, plot_projections, plot_quantiles
 
 rng = np.random.default_rng(0)
@@ -24,7 +24,7 @@ tables = {
     "skewed": centres + (rng.gamma(3, size=(600, 2)) - 3) / np.sqrt(3),
     "heavy tails": centres + rng.standard_t(4, size=(600, 2)) / np.sqrt(2),
 }
-fits = {name: MomentMixture(2, random_state=0).fit(X) for name, X in tables.items()}
+fits = {name: GaussianMixture(2, random_state=0).fit(X) for name, X in tables.items()}
 
 # %%
 # What do the tests say? The means and the covariances of the rows are matched by the fit itself,

@@ -13,7 +13,7 @@ Two hundred rows are not many.
 import matplotlib.pyplot as plt
 import numpy as np
 
-from momentmix import Mixture, MomentMixture
+from momentmix import GaussianMixture, Mixture
 
 truth = Mixture(
     weights=[0.36, 0.64],
@@ -21,7 +21,7 @@ truth = Mixture(
     covariances=[[[0.07, 0.4], [0.4, 34.0]], [[0.17, 0.9], [0.9, 36.0]]],
 )
 X, _ = truth.sample(200, random_state=3)
-gm = MomentMixture(2, random_state=0).fit(X)
+gm = GaussianMixture(2, random_state=0).fit(X)
 
 errors = gm.standard_errors(X)
 low, high = gm.confidence_intervals(X)
@@ -55,7 +55,7 @@ axes[0].set(xlabel="eruption (minutes)", ylabel="wait (minutes)", title="means a
 
 near = Mixture([0.5, 0.5], [[0.0], [1.8]], [[1.0], [1.0]], "diag")
 rows, _ = near.sample(300, random_state=1)
-vague = MomentMixture(2, covariance_type="diag", random_state=0).fit(rows)
+vague = GaussianMixture(2, covariance_type="diag", random_state=0).fit(rows)
 found = vague.bootstrap(rows, 100)
 axes[1].hist(found.weights[:, 0], 20, color="#0072B2", alpha=0.6, label="refits")
 axes[1].axvline(vague.weights_[0], color="black", label="the fit")

@@ -15,11 +15,11 @@ import warnings
 
 import matplotlib.pyplot as plt
 import numpy as np
+import sklearn.mixture
 from sklearn.datasets import load_iris, load_wine
 from sklearn.metrics import adjusted_rand_score
-from sklearn.mixture import GaussianMixture
 
-from momentmix import CollapseWarning, MomentMixture
+from momentmix import CollapseWarning, GaussianMixture
 from momentmix.plotting import plot_ellipses
 from momentmix.summary import FitSummary
 
@@ -37,9 +37,9 @@ right = np.setdiff1d(np.arange(len(X)), slipped)
 # each row has to belong to one.
 
 fits = {
-    "scikit-learn, ten starts": GaussianMixture(3, n_init=10, random_state=0),
-    'outliers="none"': MomentMixture(3, random_state=0),
-    'outliers="auto"': MomentMixture(3, outliers="auto", random_state=0),
+    "scikit-learn, ten starts": sklearn.mixture.GaussianMixture(3, n_init=10, random_state=0),
+    "outliers=None": GaussianMixture(3, random_state=0),
+    'outliers="auto"': GaussianMixture(3, outliers="auto", random_state=0),
 }
 warnings.simplefilter("ignore", CollapseWarning)  # it says that a component has six rows
 for name, gm in fits.items():
@@ -61,7 +61,7 @@ print("found:  ", np.flatnonzero(gm.predict(X) == -1).tolist())
 
 figure, axes = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
 titles = "every row belongs to a component", "some rows may belong to none"
-for ax, name, title in zip(axes, ['outliers="none"', 'outliers="auto"'], titles, strict=True):
+for ax, name, title in zip(axes, ["outliers=None", 'outliers="auto"'], titles, strict=True):
     plot_ellipses(fits[name].mixture_.named(iris.feature_names), X, features=(2, 3), ax=ax)
     ax.set(title=title)
 axes[0].set(xlim=axes[1].get_xlim(), ylim=axes[1].get_ylim())
@@ -76,7 +76,7 @@ plt.show()
 # not any row was set aside:
 
 wine = load_wine()
-gm = MomentMixture(3, outliers="auto", random_state=0).fit(wine.data)
+gm = GaussianMixture(3, outliers="auto", random_state=0).fit(wine.data)
 print(FitSummary.from_estimator(gm, wine.data).outliers.sentence)
 odd = np.argsort(-gm.outlier_score(wine.data))[:5]
 for row in odd:

@@ -29,9 +29,9 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
+import sklearn.mixture
 from scipy.optimize import linear_sum_assignment
 from sklearn.cluster import KMeans
-from sklearn.mixture import GaussianMixture
 
 from momentmix import KnownCovarianceMixture
 
@@ -81,7 +81,9 @@ def ways(sigma: float) -> dict[str, Callable[[np.ndarray], np.ndarray]]:
         return KMeans(K, n_init=10, random_state=0).fit(X).cluster_centers_
 
     def em(X: np.ndarray) -> np.ndarray:
-        model = GaussianMixture(K, covariance_type="spherical", n_init=3, random_state=0)
+        model = sklearn.mixture.GaussianMixture(
+            K, covariance_type="spherical", n_init=3, random_state=0
+        )
         return model.set_params(max_iter=300).fit(X).means_
 
     return {"KnownCovarianceMixture": ours, "k-means": k_means, "EM (scikit-learn)": em}

@@ -2,8 +2,8 @@
 
 n=100, m=20, p=8000, three noise levels, ten starts a method, eight metrics. Methods: scikit-learn's
 EM from k-means and from random points; pure moment fits of orders 3 and 4 in both forms of the
-augmented system (ω=0.5, one random start each); MomentMixture with prior=None, the likelihood alone
-as the others have it; and as a ceiling EM from the true parameters.
+augmented system (ω=0.5, one random start each); momentmix's GaussianMixture with prior=None, the
+likelihood alone as the others have it; and as a ceiling EM from the true parameters.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-from sklearn.mixture import GaussianMixture
+import sklearn.mixture
 
 import table
 from figures import dots, plt, save
 from metrics import Metrics
-from momentmix import Mixture, MomentMixture
+from momentmix import GaussianMixture, Mixture, MomentMixture
 from momentmix.datasets import paper_mixture
 
 METHODS = {
@@ -29,7 +29,7 @@ METHODS = {
     "MoM3 post-processing": "#80b1d3",
     "MoM4 implicit": "#4daf4a",
     "MoM4 post-processing": "#b2df8a",
-    "MomentMixture": "#984ea3",
+    "momentmix": "#984ea3",
     "ceiling": "#555555",
 }
 PANELS = {
@@ -68,7 +68,7 @@ def problem(noise: float, seed: int, n: int, m: int, p: int) -> tuple[Mixture, M
 def fitted(method: str, truth: Mixture, X: np.ndarray, start: int) -> Mixture:
     m = truth.n_components
     if method.startswith("EM") or method == "ceiling":
-        model = GaussianMixture(
+        model = sklearn.mixture.GaussianMixture(
             m, covariance_type="diag", tol=1e-6, max_iter=1000, random_state=start
         )
         if method == "EM, random":
@@ -81,17 +81,20 @@ def fitted(method: str, truth: Mixture, X: np.ndarray, start: int) -> Mixture:
             )
         model.fit(X)
         return Mixture(model.weights_, model.means_, model.covariances_, "diag")
-    model = MomentMixture(m, covariance_type="diag", prior=None, random_state=start)
-    if method != "MomentMixture":
+    if method == "momentmix":
+        model = GaussianMixture(m, covariance_type="diag", prior=None, random_state=start)
+    else:
         order, form = method[3], method.split()[1]
-        model.set_params(
+        model = MomentMixture(
+            m,
+            covariance_type="diag",
             order=int(order),
             omega=0.5,
             augmentation=form,
-            polish=None,
             n_init=1,
             init="random",
             max_iter=500,
+            random_state=start,
         )
     return model.fit(X).mixture_
 

@@ -17,7 +17,7 @@ import numpy as np
 
 import table
 from figures import plt, save
-from momentmix import Mixture, MomentMixture
+from momentmix import GaussianMixture, Mixture
 from momentmix.support.warnings import UncertaintyWarning
 
 KINDS = ("full", "tied", "diag", "spherical")
@@ -74,10 +74,10 @@ def _turned(n: int, rng: np.random.Generator) -> np.ndarray:
     return np.linalg.qr(rng.normal(size=(n, n)))[0]
 
 
-def replicate(job: table.Row, truth: Mixture, number: int) -> tuple[MomentMixture, np.ndarray]:
+def replicate(job: table.Row, truth: Mixture, number: int) -> tuple[GaussianMixture, np.ndarray]:
     """A fit from the truth to new rows, and the rows."""
     X, _ = truth.sample(job["p"], np.random.default_rng([job["n"], job["p"], number]))
-    gm = MomentMixture(
+    gm = GaussianMixture(
         3,
         covariance_type=job["covariance"],
         weights_init=truth.weights,
@@ -195,7 +195,7 @@ def cost(quick: bool) -> str:
         X, _ = truth.sample(500 if quick else 10_000, random_state=2)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            gm = MomentMixture(5, random_state=0, n_jobs=1)
+            gm = GaussianMixture(5, random_state=0, n_jobs=1)
             fit = min(_seconds(lambda gm=gm, X=X: gm.fit(X)) for _ in range(3))
             errors = min(_seconds(lambda gm=gm, X=X: gm.standard_errors(X)) for _ in range(5))
         rows.append([separation, f"{fit:.3f}", f"{errors:.3f}", f"{errors / fit:.2f}"])

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 import table
-from momentmix import Mixture, MomentMixture, compare, moment_test
+from momentmix import GaussianMixture, Mixture, compare, moment_test
 
 LEVEL, DRAWS, REFITS = 0.05, 199, 39
 ORDERS = (1, 2, 3, 4)
@@ -93,14 +93,14 @@ def rows_of(truth: Mixture, data: str, p: int, rng: np.random.Generator) -> np.n
     return X
 
 
-def fit_of(job: table.Row, truth: Mixture, X: np.ndarray) -> MomentMixture:
+def fit_of(job: table.Row, truth: Mixture, X: np.ndarray) -> GaussianMixture:
     kind, data = job["covariance"], job["data"]
     if data == "a component too few":
-        return MomentMixture(truth.n_components - 1, random_state=0, n_init=2).fit(X)
+        return GaussianMixture(truth.n_components - 1, random_state=0, n_init=2).fit(X)
     if data == "wrong type":
         start = {"weights_init": truth.weights, "means_init": truth.means}
-        return MomentMixture(truth.n_components, covariance_type="diag", **start).fit(X)
-    return MomentMixture(
+        return GaussianMixture(truth.n_components, covariance_type="diag", **start).fit(X)
+    return GaussianMixture(
         truth.n_components,
         covariance_type=kind,
         weights_init=truth.weights,

@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import sklearn.mixture
 from scipy.optimize import linear_sum_assignment
 from sklearn.metrics import adjusted_rand_score
-from sklearn.mixture import GaussianMixture
 
 import outliers_mclust
 import outliers_tables
 import table
 from figures import plt, save
-from momentmix import MomentMixture
+from momentmix import GaussianMixture, MomentMixture
 from momentmix.plotting import plot_ellipses
 from number import covariance_root, means_apart
 
@@ -37,12 +37,12 @@ FIRST_SEED, DATA_SETS = 7000, 10
 
 #: Settings of this package's fits, by the name that the tables give them.
 OURS = {
-    "none": {"outliers": "none"},
+    "none": {"outliers": None},
     "auto": {"outliers": "auto"},
     "uniform": {"outliers": "uniform"},
     "at most 0.1": {"outliers": 0.1},
-    "moments": {"outliers": "none", "polish": None},
-    "moments, auto": {"outliers": "auto", "polish": None},
+    "moments": {"outliers": None},
+    "moments, auto": {"outliers": "auto"},
 }
 METHODS = (*OURS, "scikit-learn", "mclust")
 #: Pure moments take longest, so they are fitted to the first few data sets of these cells.
@@ -116,11 +116,12 @@ def fitted(method: str, X: np.ndarray, m: int, spoilt: bool) -> tuple:
     if method == "mclust":
         return outliers_mclust.fit(X, m) or (None, None, np.nan)
     if method == "scikit-learn":
-        model = GaussianMixture(m, n_init=10, random_state=0)
+        model = sklearn.mixture.GaussianMixture(m, n_init=10, random_state=0)
     else:
         # Of starts that outliers spoil no two agree, and by default many would be tried.
         starts = {"n_init": 1} if method == "moments" and spoilt else {}
-        model = MomentMixture(m, random_state=0, **OURS[method], **starts)
+        cls = MomentMixture if method.startswith("moments") else GaussianMixture
+        model = cls(m, random_state=0, **OURS[method], **starts)
     begin = time.perf_counter()
     model.fit(X)
     seconds = time.perf_counter() - begin
@@ -131,7 +132,7 @@ def fitted(method: str, X: np.ndarray, m: int, spoilt: bool) -> tuple:
 def reference(*setting: object) -> float:
     """The error of the default fit to the rows that are no outliers."""
     data = data_set(*setting)
-    fit = MomentMixture(len(data.means), random_state=0).fit(data.normal[~data.odd])
+    fit = GaussianMixture(len(data.means), random_state=0).fit(data.normal[~data.odd])
     return error(fit.means_, data.means)
 
 
@@ -197,7 +198,7 @@ def main(folder: Path, quick: bool) -> str:
         f"{ROWS:,} rows of mixtures of 3 and 5 components in 2, 5 and 10 features, with "
         f"{DATA_SETS} data sets of each setting. `none`, `auto`, `uniform` and `at most 0.1` are "
         "settings of `outliers`; `moments` and `moments, auto` are fits without a likelihood "
-        "(`polish=None`), to the first data set of a setting and to the first "
+        "(`MomentMixture`), to the first data set of a setting and to the first "
         f"{PURE['moments, auto']} of them (with 5 components only in 2 features); `moments` has "
         "one start wherever data are not clean; scikit-learn is "
         "`GaussianMixture(n_init=10)`; mclust has a noise component, and the 5 % of rows that are "
@@ -347,7 +348,7 @@ def draw(folder: Path) -> None:
     for ax, method in zip(axes, ("none", "auto"), strict=True):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            fit = MomentMixture(3, random_state=0, **OURS[method]).fit(data.X)
+            fit = GaussianMixture(3, random_state=0, **OURS[method]).fit(data.X)
         aside = fit.predict(data.X) == -1
         plot_ellipses(fit.mixture_, data.X[~aside], ax=ax)
         ax.plot(*data.X[aside].T, "x", color="#b2182b", markersize=5, label="set aside")

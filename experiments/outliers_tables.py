@@ -16,7 +16,7 @@ from sklearn.metrics import adjusted_rand_score
 
 import real
 import table
-from momentmix import MomentMixture
+from momentmix import GaussianMixture
 
 OPTIONS = ("none", "auto")
 SLIPPED = 10
@@ -113,7 +113,7 @@ def work(job: table.Row) -> table.Row:
     X, m, labels, odd = table_of(job["table"], job["seed"])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        said = MomentMixture(m, outliers=job["outliers"], random_state=0).fit(X).predict(X)
+        said = GaussianMixture(m, outliers=job["outliers"], random_state=0).fit(X).predict(X)
     ari = "" if labels is None else adjusted_rand_score(labels[~odd], said[~odd])
     return {
         "rows": len(X),

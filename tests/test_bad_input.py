@@ -230,16 +230,16 @@ ROWS = np.concatenate([np.random.default_rng(0).normal(size=(40, 2)) + 6 * k for
 GAPS = np.where(np.arange(160).reshape(80, 2) % 23 == 3, np.nan, ROWS)
 CLASSES = np.repeat([0, 1], 40)
 HIDDEN = np.ma.masked_array(np.nan_to_num(GAPS, nan=-9999.0), mask=np.isnan(GAPS))
-FITTED = mm.MomentMixture(2, random_state=0).fit(GAPS)
+FITTED = mm.GaussianMixture(2, random_state=0).fit(GAPS)
 #: Every way in for rows that may have gaps.
 WAYS = {
-    "fit": lambda X: mm.MomentMixture(2, random_state=0).fit(X).means_,
+    "fit": lambda X: mm.GaussianMixture(2, random_state=0).fit(X).means_,
     "noise": lambda X: mm.KnownCovarianceMixture(2, EYE, random_state=0).fit(X).means_,
     "predict": FITTED.predict_proba,
     "score": FITTED.score,
     "impute": FITTED.impute,
     "partial_fit": lambda X: mm.MomentMixture(2).partial_fit(X).moments_.mean,
-    "fit_batches": lambda X: mm.MomentMixture(2, random_state=0).fit_batches([X, X]).means_,
+    "fit_batches": lambda X: mm.GaussianMixture(2, random_state=0).fit_batches([X, X]).means_,
     "from_samples": lambda X: mm.MomentTensors.from_samples(X, 2, missing="pairwise").mean,
     "update": lambda X: mm.MomentTensors(2, 2, missing="pairwise").update(X).mean,
     "from_batches": lambda X: mm.MomentTensors.from_batches([X], 2, missing="pairwise").mean,
@@ -306,16 +306,16 @@ def test_dates_are_no_numbers(way, dates):
 def test_masked_weights_and_answers():
     hidden = np.ma.masked_array(np.ones(80), mask=CLASSES)
     for refused in (
-        lambda: mm.MomentMixture(2).fit(ROWS, sample_weight=hidden),
+        lambda: mm.GaussianMixture(2).fit(ROWS, sample_weight=hidden),
         lambda: mm.MixtureClassifier().fit(ROWS, CLASSES, sample_weight=hidden),
         lambda: mm.MixtureRegressor(2).fit(ROWS, hidden),
         lambda: mm.MixtureRegressor(2).fit(ROWS, CLASSES).score(ROWS, hidden),
         lambda: mm.MixtureClassifier().fit(ROWS, np.ma.masked_array(CLASSES, mask=CLASSES)),
         lambda: mm.MomentTensors.from_samples(ROWS, 2, hidden),
-        lambda: mm.MomentMixture(2).fit_batches([(ROWS, hidden)]),
+        lambda: mm.GaussianMixture(2).fit_batches([(ROWS, hidden)]),
         lambda: mm.select(ROWS, [1], sample_weight=hidden),
         lambda: mm.Samples(HIDDEN),
-        lambda: mm.MomentMixture(2).fit(ROWS, noise_covariance=HIDDEN**2),
+        lambda: mm.GaussianMixture(2).fit(ROWS, noise_covariance=HIDDEN**2),
         lambda: FITTED.denoise(ROWS, HIDDEN**2),
     ):
         with pytest.raises(ValueError, match=r"NaN|finite|masked entries"):

@@ -7,8 +7,8 @@ import time
 
 import numpy as np
 import pytest
+import sklearn.mixture
 from scipy.stats import binom
-from sklearn.mixture import GaussianMixture
 
 from momentmix import Mixture, select
 from momentmix.selection import blrt
@@ -57,7 +57,7 @@ def test_decisions_for_one_and_two():
 
 def test_the_statistic_is_that_of_two_fits():
     """Without a prior it is the likelihood ratio, here of scikit-learn's fits."""
-    one, two = (GaussianMixture(m, covariance_type="spherical", n_init=5, tol=1e-8,
+    one, two = (sklearn.mixture.GaussianMixture(m, covariance_type="spherical", n_init=5, tol=1e-8,
                                 random_state=0).fit(X) for m in (1, 2))  # fmt: skip
     ratio = 2 * len(X) * (two.score(X) - one.score(X))
     np.testing.assert_allclose(blrt(X, 1, prior=None, **SETTINGS).statistic, ratio, rtol=1e-3)
@@ -85,7 +85,7 @@ def test_what_is_refused():
         ({"n_components": 0}, "n_components must be a whole number"),
         ({"n_components": 1, "level": 1.5}, "level must be a number between 0 and 1"),
         ({"n_components": 1, "n_boot": 9}, "cannot reject at level=0.05; it takes at least 19"),
-        ({"n_components": 1, "polish": None}, "needs rows in memory and fits by EM"),
+        ({"n_components": 1, "init_params": "moments"}, "needs rows in memory and fits by EM"),
     ):
         with pytest.raises(ValueError, match=words):
             blrt(X, **arguments)

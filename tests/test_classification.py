@@ -17,7 +17,7 @@ from sklearn.utils.estimator_checks import (
     parametrize_with_checks,
 )
 
-from momentmix import CollapseWarning, MixtureClassifier, MomentMixture
+from momentmix import CollapseWarning, GaussianMixture, MixtureClassifier
 
 IRIS, SPECIES = load_iris(return_X_y=True)
 WINE, GRAPE = load_wine(return_X_y=True)
@@ -93,7 +93,7 @@ def test_without_a_prior_classes_stand_alone(rng):
     y = np.arange(400) % 2
     model = MixtureClassifier(2, prior=None, random_state=0).fit(X, y)
     for k, mixture in enumerate(model.mixtures_):
-        alone = MomentMixture(2, prior=None, random_state=0, tol=1e-9).fit(X[k::2])
+        alone = GaussianMixture(2, prior=None, random_state=0, tol=1e-9).fit(X[k::2])
         assert abs(np.mean(mixture.log_prob(X[k::2])) - alone.score(X[k::2])) < 1e-4
 
 

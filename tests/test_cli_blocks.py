@@ -293,10 +293,10 @@ def test_a_bad_cell_leaves_no_file(folder, small_blocks):
 
 def test_blocks_fit_what_rows_in_memory_fit(folder, small_blocks):
     common = ("fit", "hive", "-k", 2, "--covariance", "diag", "--json", "--tol", "1e-9")
-    for polish in ("em", "newton"):
+    for method in ("em", "newton"):
         facts = []
         for how in ("--in-memory", "--in-blocks"):
-            out, _ = run(*common, how, "--polish", polish)
+            out, _ = run(*common, how, "--method", method)
             facts.append(json.loads(out))
         memory, blocks = facts
         for name in ("weights", "means", "covariances"):
@@ -368,10 +368,10 @@ def test_options_of_rows_with_moments(folder):
     run("moments", "all.parquet", "-o", "m.npz")
     _, err = run("fit", "m.npz", "-k", 2, "--in-blocks", code=1)
     assert "--in-blocks and --in-memory are for rows" in err
-    _, err = run("fit", "m.npz", "-k", 2, "--polish", "newton", code=1)
-    assert "--polish newton needs the rows" in err
-    _, err = run("fit", "all.parquet", "-k", 2, "--polish", "wax", code=1)
-    assert "--polish is em, newton or none, got 'wax'" in err
+    _, err = run("fit", "m.npz", "-k", 2, "--method", "newton", code=1)
+    assert "--method newton needs the rows" in err
+    _, err = run("fit", "all.parquet", "-k", 2, "--method", "wax", code=1)
+    assert "--method is auto, em, newton or moments, got 'wax'" in err
 
 
 def test_every_row_is_drawn_as_often(rng):
@@ -425,7 +425,7 @@ for command in (
     "sample model.json -n {0} -o {0}.parquet --seed 0",
     "predict model.json {0}.parquet -o p.npy --proba",
     "score model.json {0}.parquet -o s.npy",
-    "fit {0}.parquet -k 2 --covariance diag --in-blocks --polish newton",
+    "fit {0}.parquet -k 2 --covariance diag --in-blocks --method newton",
 ):
     app(command.format(sys.argv[1]).split(), standalone_mode=False)
 with open("/proc/self/status") as status:

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from momentmix import Mixture, MomentMixture
+from momentmix import GaussianMixture, Mixture
 from momentmix.cli import app
 from momentmix.files.tables import open_table
 from momentmix.observed import noise_of_errors
@@ -98,7 +98,7 @@ def same(found, want):
 
 def test_the_fit_is_that_of_what_was_observed(folder):
     X = values(birds())
-    same(Mixture.load("birds.json"), MomentMixture(2, random_state=0).fit(X))
+    same(Mixture.load("birds.json"), GaussianMixture(2, random_state=0).fit(X))
     out, err = run("fit", "birds.csv", "-k", 2, "--json")
     facts = json.loads(out)
     gaps = {name: int(count) for name, count in zip(NAMES, np.isnan(X).sum(0) - 1, strict=True)}
@@ -133,7 +133,7 @@ def test_the_number_of_components_with_gaps(folder):
     table["y"] = table["x"].where(np.arange(60) % 3 > 0) ** 1.1
     table.to_csv("two.csv", index=False)
     choices = json.loads(run("fit", "two.csv", "-k", "auto", "--json")[0])
-    fit = MomentMixture(2, random_state=0).fit(table)
+    fit = GaussianMixture(2, random_state=0).fit(table)
     assert choices["choices"][1]["bic"] == pytest.approx(fit.bic(table), rel=1e-6)
 
 
@@ -160,7 +160,7 @@ def test_predict_and_score_answer_for_rows_with_gaps(folder):
 def test_errors_are_taken_into_account(folder):
     table = stars()
     X, E = table[["a", "b"]].to_numpy(), table[["a_err", "b_err"]].to_numpy()
-    fit = MomentMixture(2, random_state=0).fit(X, noise_covariance=E**2)
+    fit = GaussianMixture(2, random_state=0).fit(X, noise_covariance=E**2)
     same(Mixture.load("stars.json"), fit)
     for errors in ("*_err", "b=b_err,a=a_err", "1,3"):
         out, err = run("fit", "stars.csv", "-k", 2, "--errors", errors, "-o", "again.json")
@@ -372,5 +372,5 @@ def test_pictures_and_summaries_take_gaps(folder):
     dots = axes[1, 0].collections[0].get_offsets()
     assert np.sum(~np.ma.getmaskarray(dots).any(axis=1)) == np.sum(~np.isnan(X[:, :2]).any(axis=1))
     summary = FitSummary(model, "birds", X=X)
-    assert summary.rows == summary.certainty.rows == 149
+    assert summary.rows == summary.assignment.rows == 149
     assert all(match.ratio < 3 for match in summary.matches)

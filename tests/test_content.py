@@ -8,7 +8,7 @@ import pytest
 from sklearn.metrics import adjusted_rand_score
 from sklearn.utils.estimator_checks import check_sample_weight_equivalence_on_dense_data
 
-from momentmix import KnownCovarianceMixture, MomentMixture
+from momentmix import GaussianMixture, KnownCovarianceMixture, MomentMixture
 from momentmix.data import rows as data_rows
 from momentmix.data import sources
 from momentmix.data.content import by_distance, distinct_rows
@@ -65,9 +65,11 @@ def test_one_heavy_row(kind):
     X, labels = clusters()
     weights = np.ones(240)
     weights[7] = 20
-    weighted = MomentMixture(3, covariance_type=kind, random_state=0).fit(X, sample_weight=weights)
+    weighted = GaussianMixture(3, covariance_type=kind, random_state=0).fit(
+        X, sample_weight=weights
+    )
     repeated = np.repeat(X, weights.astype(int), axis=0)
-    other = MomentMixture(3, covariance_type=kind, random_state=0).fit(repeated)
+    other = GaussianMixture(3, covariance_type=kind, random_state=0).fit(repeated)
     assert adjusted_rand_score(labels, weighted.predict(X)) > 0.97
     assert abs(weighted.log_posterior_ - other.log_posterior_) < 1e-8
     np.testing.assert_allclose(weighted.means_, other.means_, rtol=1e-8)
@@ -77,7 +79,7 @@ def test_one_heavy_row(kind):
 def test_very_uneven_weights(seed):
     X, labels = clusters(seed)
     weights = np.random.default_rng(seed).lognormal(sigma=1.5, size=240)
-    fit = MomentMixture(3, covariance_type="tied", random_state=seed)
+    fit = GaussianMixture(3, covariance_type="tied", random_state=seed)
     fit.fit(X, sample_weight=weights * 240 / weights.sum())
     assert adjusted_rand_score(labels, fit.predict(X)) > 0.97
 
@@ -86,10 +88,10 @@ def test_very_uneven_weights(seed):
 @pytest.mark.parametrize(
     "estimator",
     [
-        *(MomentMixture(2, covariance_type=kind) for kind in TYPES),
-        *(MomentMixture(2, covariance_type=kind, prior=None) for kind in ("full", "diag")),
-        MomentMixture(2, n_init=3),
-        MomentMixture(2, polish=None, covariance_type="diag"),
+        *(GaussianMixture(2, covariance_type=kind) for kind in TYPES),
+        *(GaussianMixture(2, covariance_type=kind, prior=None) for kind in ("full", "diag")),
+        GaussianMixture(2, n_init=3),
+        MomentMixture(2, covariance_type="diag"),
         KnownCovarianceMixture(2, 1.0),
         KnownCovarianceMixture(2, "estimate"),
     ],
@@ -110,7 +112,7 @@ def test_large_data_are_drawn_by_content(rng, monkeypatch):
     fits = []
     repeated = np.repeat(X, counts, axis=0)
     for rows, weights in ((X, counts), (X[::-1], counts[::-1]), (repeated, None)):
-        fits.append(MomentMixture(4, random_state=0).fit(rows, sample_weight=weights))
+        fits.append(GaussianMixture(4, random_state=0).fit(rows, sample_weight=weights))
     for fit in fits[1:]:
         assert abs(fit.log_posterior_ - fits[0].log_posterior_) < 1e-5
 
@@ -130,7 +132,7 @@ def test_a_fit_that_cannot_be_scored_is_refused_and_changes_nothing():
     case = grid.case(737)
     X, weights = grid.rows_of(case)
     settings = case.settings | {"covariance_type": case.kind, "random_state": 0}
-    fit = MomentMixture(case.shape[2], **settings).fit(np.vander(np.arange(20.0), 3))
+    fit = GaussianMixture(case.shape[2], **settings).fit(np.vander(np.arange(20.0), 3))
     before = fit.means_.copy()
     with pytest.raises(ValueError, match="singular"):
         fit.fit(X, sample_weight=weights)
@@ -165,7 +167,7 @@ def heavy(seed, digits):
 )
 def test_gaps_and_a_background_know_neither_order_nor_origin(X, m, settings):
     def fitted(rows):
-        return MomentMixture(m, random_state=0, **settings).fit(rows)
+        return GaussianMixture(m, random_state=0, **settings).fit(rows)
 
     rng = np.random.default_rng(0)
     want = fitted(X)

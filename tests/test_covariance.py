@@ -146,8 +146,8 @@ def test_sizes_are_those_of_arrays(kind, m, rng):
     X = rng.normal(size=(7, n))
     covariance = kind.of(array, n)
     assert kind.features(X).shape == covariance.features(X).shape == (7, kind.width(n))
-    assert kind.repeated(m, np.eye(n)).shape == kind.shape(m, n)
-    assert kind.taken(array, np.arange(m)[::-1]).shape == kind.shape(m, n)
+    assert kind.repeat(m, np.eye(n)).shape == kind.shape(m, n)
+    assert kind.take_components(array, np.arange(m)[::-1]).shape == kind.shape(m, n)
     np.testing.assert_allclose(free.decode(free.encode(array)), array, rtol=1e-15)
     if not kind.zero:
         mixture = Mixture(np.full(m, 1 / m), np.zeros((m, n)), array, kind.name)
@@ -171,7 +171,7 @@ def test_what_is_said_of_units_and_axes_is_so(kind, rng):
     kept = {}
     for name, A in maps.items():
         moved = A @ S @ A.T
-        again = kind.of(kind.repeated(1, moved), n).matrices()[0]
+        again = kind.of(kind.repeat(1, moved), n).matrices()[0]
         kept[name] = np.allclose(again, moved)
     assert kept["unit"]
     assert kept["units"] == (not kind.one_unit)
@@ -188,7 +188,7 @@ def test_a_bound_is_the_noise_of_features_in_scaled_coordinates(kind, rng):
     scale = {True: 2.0, False: np.array([1.0, 10, 0.1])}[kind.one_unit]
     inverse = 1 / scale if kind.diagonal else np.diag(1 / scale)
     floor = kind.bound(0.01, variances, inverse, n)
-    raised = kind.raised(kind.repeated(m, np.zeros((n, n))), floor)
+    raised = kind.raise_to(kind.repeat(m, np.zeros((n, n))), floor)
     seen = np.full(n, variances.mean()) if kind.one_unit else variances
     expected = 0.01 * np.eye(n) + np.diag(seen / scale**2)
     np.testing.assert_allclose(kind.of(raised, n).matrices()[0], expected)
@@ -208,7 +208,7 @@ def test_projected_and_without_noise(kind, noise, rng):
     np.testing.assert_allclose(less.matrices(), matrices - known.matrices()[0])
     assert less.shared == covariance.shared
     for given, of in ((covariance, matrices), (known, known.matrices())):
-        flat = given.projected(basis)
+        flat = given.project(basis)
         assert (flat.n_features, flat.shared, flat.zero) == (2, given.shared, given.zero)
         if not flat.zero:
             np.testing.assert_allclose(flat.matrices(), basis.T @ of @ basis, atol=1e-14)
@@ -232,10 +232,10 @@ def test_definite_whatever_the_units(noise, definite):
 
 def test_a_tied_covariance_is_nobodys(rng):
     array, rows = example(Tied, rng), np.array([0])
-    assert Tied.taken(array, rows) is array
-    assert Tied.replaced(array, [1], np.eye(4)) is array
+    assert Tied.take_components(array, rows) is array
+    assert Tied.replace_components(array, [1], np.eye(4)) is array
     assert Tied.prior(4, "auto") is None
-    both = Tied.stacked(array, 2 * array, 3, 4)
+    both = Tied.stack(array, 2 * array, 3, 4)
     np.testing.assert_array_equal(both.matrices()[[0, 5]], [array, 2 * array])
     assert not np.any(Tied.too_few(np.array([1.0, 2.0]), 4))
 
@@ -243,14 +243,14 @@ def test_a_tied_covariance_is_nobodys(rng):
 @pytest.mark.parametrize("kind", [Full, Diagonal, Spherical], ids=ids)
 def test_components_are_taken_and_replaced(kind, rng):
     array, new = example(kind, rng), example(kind, rng)
-    np.testing.assert_array_equal(kind.taken(array, np.array([2, 0])), array[[2, 0]])
-    changed = kind.replaced(array, [1], new[:1])
+    np.testing.assert_array_equal(kind.take_components(array, np.array([2, 0])), array[[2, 0]])
+    changed = kind.replace_components(array, [1], new[:1])
     np.testing.assert_array_equal(changed, [array[0], new[0], array[2]])
-    both = kind.stacked(array, new, 3, 4)
+    both = kind.stack(array, new, 3, 4)
     np.testing.assert_array_equal(both.array, np.concatenate([array, new]))
     d = rng.normal(size=4)
     seen = kind.of(kind.outer(d)[None], 4).matrices()[0]
-    np.testing.assert_allclose(kind.repeated(1, np.outer(d, d)), kind.repeated(1, seen))
+    np.testing.assert_allclose(kind.repeat(1, np.outer(d, d)), kind.repeat(1, seen))
     assert kind.too_few(np.array([1.0, 1e6]), 4).tolist() == [True, False]
 
 

@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 from dask.distributed import Client, LocalCluster
 
-from momentmix import Mixture, MomentMixture, MomentTensors
+from momentmix import GaussianMixture, Mixture, MomentMixture, MomentTensors
 from momentmix.blocks.dask_rows import DaskRows
 from momentmix.data.blocks import BlockData
 
@@ -97,14 +97,14 @@ def test_fit_is_that_in_memory(client, kind):
     X = sample()
     options = {"covariance_type": kind, "random_state": 0}
     array = da.from_array(X, chunks=(900, 2))
-    pure = MomentMixture(3, polish=None, **options).fit(X)
-    there = MomentMixture(3, polish=None, **options).fit(array)
+    pure = MomentMixture(3, **options).fit(X)
+    there = MomentMixture(3, **options).fit(array)
     assert_same(pure, there)
     assert there.n_passes_ == 1
-    polished = MomentMixture(3, **options).fit(X)
-    assert_same(polished, MomentMixture(3, **options).fit(array))  # so few rows are all drawn
+    polished = GaussianMixture(3, **options).fit(X)
+    assert_same(polished, GaussianMixture(3, **options).fit(array))  # so few rows are all drawn
     with few_drawn(1500):
-        there = MomentMixture(3, **options).fit(array)
+        there = GaussianMixture(3, **options).fit(array)
     assert there.n_passes_ == 1 + there.n_iter_  # one look, and scoring steps
     assert there.n_iter_ < 8
     assert there.log_posterior_ == pytest.approx(polished.log_posterior_, abs=1e-5)
@@ -123,9 +123,9 @@ def test_the_search_is_that_in_memory(client):
     angles = 2 * np.pi * np.arange(8) / 8
     centres = np.column_stack([6 * np.cos(angles), 6 * np.sin(angles)])
     X = Mixture(np.full(8, 1 / 8), centres, np.ones((8, 2)), "diag").sample(20_000, 0)[0]
-    here = MomentMixture(8, random_state=0).fit(X)
+    here = GaussianMixture(8, random_state=0).fit(X)
     with few_drawn(4000):
-        there = MomentMixture(8, random_state=0).fit(da.from_array(X, chunks=(2000, 2)))
+        there = GaussianMixture(8, random_state=0).fit(da.from_array(X, chunks=(2000, 2)))
     assert there.log_posterior_ == pytest.approx(here.log_posterior_, abs=1e-5)
     assert there.n_passes_ <= 7
 
@@ -135,13 +135,13 @@ def test_a_draw_does_not_depend_on_the_blocks(client, rng):
     X, w = sample(), rng.uniform(0, 3, 6000)
     rows = BlockData(DaskRows(da.from_array(X, chunks=(1000, 4)), w))
     with few_drawn(2000):
-        draw = rows.look(2, draw=True).draw
+        draw = rows.first_pass(2, draw=True).draw
     assert not draw.whole
     assert 500 < len(draw.rows) <= 2000
     assert draw.counts.sum() == pytest.approx(w.sum(), rel=0.05)
     means = draw.counts @ draw.rows.X / draw.counts.sum()
     np.testing.assert_allclose(means, w @ X / w.sum(), atol=0.4)
-    every = rows.look(2, draw=True).draw
+    every = rows.first_pass(2, draw=True).draw
     assert every.whole
     np.testing.assert_allclose(np.sort(every.counts), np.sort(w))
 
@@ -150,11 +150,11 @@ def test_many_features_are_read_at_every_step(client):
     X = sample(n=40, p=2000)
     options = {"covariance_type": "diag", "random_state": 0, "n_init": 1, "moments": "samples"}
     array = da.from_array(X, chunks=(500, 40))
-    here = MomentMixture(3, polish=None, **options).fit(X)
-    there = MomentMixture(3, polish=None, **options).fit(array)
+    here = MomentMixture(3, **options).fit(X)
+    there = MomentMixture(3, **options).fit(array)
     assert_same(here, there)
     assert there.n_passes_ >= there.n_iter_ + 2
-    spectral = MomentMixture(3, polish=None, init="spectral", **options).fit(array)
+    spectral = MomentMixture(3, init="spectral", **options).fit(array)
     order = np.argsort(spectral.means_[:, 0])  # its last direction is noise, and labels follow it
     np.testing.assert_allclose(
         spectral.means_[order], here.means_[np.argsort(here.means_[:, 0])], atol=1e-3
@@ -166,14 +166,14 @@ def test_batches_may_be_on_the_cluster(client):
     stream = MomentMixture(3, random_state=0)
     stream.partial_fit(da.from_array(X[:4000], chunks=(1000, 4))).partial_fit(X[4000:])
     assert stream.moments_.count == 6000
-    assert_same(stream, MomentMixture(3, polish=None, random_state=0).fit(X))
+    assert_same(stream, MomentMixture(3, random_state=0).fit(X))
 
 
 def test_predictions_stay_on_the_cluster(client):
     X = sample()
     array = da.from_array(X, chunks=(1000, 4))
     table = dd.from_pandas(pd.DataFrame(X, columns=list("abcd")), npartitions=4)
-    fit = MomentMixture(3, random_state=0).fit(table)
+    fit = GaussianMixture(3, random_state=0).fit(table)
     assert fit.feature_names_in_.tolist() == list("abcd")
     for data in (array, table):
         labels, densities = fit.predict(data), fit.score_samples(data)
@@ -193,7 +193,7 @@ def test_empty_blocks_and_columns_of_other_kinds(client):
     frame = pd.DataFrame({"a": np.arange(90), "b": np.arange(90) % 2 == 0})
     table = dd.from_pandas(frame, npartitions=3)
     table = table.map_partitions(lambda part: part[part.index > 40])
-    fit = MomentMixture(1).fit(table)
+    fit = GaussianMixture(1).fit(table)
     assert fit.means_[0] == pytest.approx([65, frame["b"][41:].mean()])
     assert fit.predict(table).compute().shape == (49,)
     assert fit.predict_proba(table).compute().shape == (49, 1)
@@ -204,8 +204,8 @@ def test_empty_blocks_and_columns_of_other_kinds(client):
 def test_polish_recovers_from_a_flat_moment_estimate(client, rng):
     """Few rows: a covariance of the moment estimate ends at the floor, the polish does not."""
     X = np.vstack([rng.normal(size=(300, 2)), rng.normal(size=(300, 2)) + 4])
-    here = MomentMixture(2, random_state=0).fit(X)
-    there = MomentMixture(2, random_state=0).fit(da.from_array(X, chunks=(200, 2)))
+    here = GaussianMixture(2, random_state=0).fit(X)
+    there = GaussianMixture(2, random_state=0).fit(da.from_array(X, chunks=(200, 2)))
     assert there.lower_bound_ > here.lower_bound_ - 1e-3
 
 
@@ -213,7 +213,7 @@ def test_rows_do_not_travel(client):
     """What comes back from the workers is a small part of the data."""
     array = da.random.default_rng(0).normal(size=(400_000, 4), chunks=(20_000, 4))
     before = bytes_between(client)
-    MomentMixture(2, polish=None, random_state=0).fit(array)
+    MomentMixture(2, random_state=0).fit(array)
     moved = bytes_between(client) - before
     assert moved < 0.01 * 8 * 400_000 * 4
 
@@ -239,12 +239,12 @@ def test_a_worker_killed_in_the_middle_of_the_pass(client):
 def test_a_worker_killed_in_the_middle_of_the_fit(client):
     X = sample(n=12, p=2000)
     options = {"covariance_type": "diag", "random_state": 0, "n_init": 1, "moments": "samples"}
-    here = MomentMixture(3, polish=None, **options).fit(X)
+    here = MomentMixture(3, **options).fit(X)
     start = {"means_init": here.means_, "weights_init": here.weights_,
              "covariances_init": here.covariances_}  # fmt: skip
-    polished = MomentMixture(3, **options, **start).fit(X)
+    polished = GaussianMixture(3, **options, **start).fit(X)
     with Killed(client, after=0.5), few_drawn(300):  # while it climbs, pass by pass
-        there = MomentMixture(3, **options, **start).fit(made_slowly(X, 12, 0.1))
+        there = GaussianMixture(3, **options, **start).fit(made_slowly(X, 12, 0.1))
     assert_same(polished, there, atol=1e-6)
 
 
@@ -261,28 +261,28 @@ def test_a_block_that_raises_surfaces_its_own_error(client):
         ]
     )
     with pytest.raises(RuntimeError, match="disk 7 is gone"):
-        MomentMixture(3, random_state=0).fit(bad)
+        GaussianMixture(3, random_state=0).fit(bad)
     X[4321, 2] = np.inf
     with pytest.raises(ValueError, match="block 4 of X: row 321, column 2 of X is inf"):
-        MomentMixture(3, random_state=0).fit(da.from_array(X, chunks=(1000, 4)))
+        GaussianMixture(3, random_state=0).fit(da.from_array(X, chunks=(1000, 4)))
 
 
 def test_bad_input(client):
     X = da.from_array(sample(), chunks=(1000, 4))
     table = dd.from_pandas(pd.DataFrame({"a": [1.0, 2.0], "city": ["x", "y"]}), npartitions=1)
     with pytest.raises(ValueError, match="columns city do not hold numbers"):
-        MomentMixture(2).fit(table)
+        GaussianMixture(2).fit(table)
     with pytest.raises(ValueError, match="two dimensions"):
-        MomentMixture(2).fit(X[:, 0])
+        GaussianMixture(2).fit(X[:, 0])
     with pytest.raises(ValueError, match="with the 6 blocks of X"):
-        MomentMixture(2).fit(X, sample_weight=da.ones(6000, chunks=3000))
+        GaussianMixture(2).fit(X, sample_weight=da.ones(6000, chunks=3000))
     unknown = dd.from_pandas(pd.DataFrame({"a": [1.0, 2.0]}), npartitions=1)
     with pytest.raises(ValueError, match="known block lengths"):
-        MomentMixture(1).fit(unknown, sample_weight=np.ones(2))
+        GaussianMixture(1).fit(unknown, sample_weight=np.ones(2))
 
 
 def test_without_a_cluster_dask_runs_here():
     X = sample(p=1000)
     with dask.config.set(scheduler="synchronous"):
-        there = MomentMixture(3, polish=None, random_state=0).fit(da.from_array(X, chunks=(100, 4)))
-    assert_same(there, MomentMixture(3, polish=None, random_state=0).fit(X))
+        there = MomentMixture(3, random_state=0).fit(da.from_array(X, chunks=(100, 4)))
+    assert_same(there, MomentMixture(3, random_state=0).fit(X))

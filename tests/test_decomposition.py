@@ -14,7 +14,7 @@ import momentmix as mm
 import oracles
 from momentmix import Mixture, MomentTensors, Samples, symmetric_cp
 from momentmix.data.sources import data_of
-from momentmix.decomposition.subspace import estimated_rank, leading_subspace
+from momentmix.decomposition.subspace import estimate_rank, leading_subspace
 from momentmix.matching.identifiability import is_identifiable
 
 
@@ -210,7 +210,7 @@ def test_leading_subspace_holds_the_terms(rng):
     basis = leading_subspace(data, [0.0, 0.0, 0.0, 1.0], 6, rng)
     np.testing.assert_allclose(basis.T @ basis, np.eye(6), atol=1e-12)
     np.testing.assert_allclose(P.means @ basis @ basis.T, P.means, atol=1e-6)
-    assert estimated_rank(data, [0.0, 0.0, 0.0, 1.0], rng) == 6
+    assert estimate_rank(data, [0.0, 0.0, 0.0, 1.0], rng) == 6
 
 
 def test_memory_is_that_of_a_few_blocks():

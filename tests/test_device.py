@@ -19,6 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from typer.testing import CliRunner
 
 from momentmix import (
+    GaussianMixture,
     KnownCovarianceMixture,
     Mixture,
     MomentMixture,
@@ -84,7 +85,7 @@ def clusters(p=600, n=4, m=3, seed=0, apart=3.0):
 
 def mixture_of(kind, rng, m=3, n=4, scale=1.0):
     A = rng.normal(size=(n, n))
-    spread = covariance_type(kind).repeated(m, scale * (A @ A.T + np.eye(n)))
+    spread = covariance_type(kind).repeat(m, scale * (A @ A.T + np.eye(n)))
     return Parameters(rng.dirichlet(np.ones(m)), rng.normal(size=(m, n)), spread)
 
 
@@ -129,8 +130,8 @@ def test_steps_of_several_mixtures_at_once(kind, there, rng):
     X, own = rng.normal(size=(900, 4)), covariance_type(kind)
     starts = [mixture_of(kind, rng) for _ in range(3)]
     here = RowLikelihood(X, None, own, 1e-6, prior=own.prior(4, "auto"))
-    want = here.look_at(starts, 5)
-    found = here.on(there(np.empty((0, 4)))).look_at(starts, 5)
+    want = here.try_steps(starts, 5)
+    found = here.on(there(np.empty((0, 4)))).try_steps(starts, 5)
     for a, b in zip(want, found, strict=True):
         np.testing.assert_allclose(b.log_posterior, a.log_posterior, **CLOSE)
         for one, other in zip(a.parameters, b.parameters, strict=True):
@@ -221,15 +222,16 @@ def check_alike(found, want, there, X):
 def test_fit_is_that_of_numpy(kind, there):
     X = clusters()
     settings = {"covariance_type": kind, "random_state": 0}
-    want = MomentMixture(3, **settings).fit(X)
-    check_alike(MomentMixture(3, **settings).fit(there(X)), want, there, X)
+    want = GaussianMixture(3, **settings).fit(X)
+    check_alike(GaussianMixture(3, **settings).fit(there(X)), want, there, X)
 
 
 @pytest.mark.parametrize(
     "settings",
     [
-        {"n_init": 3, "init": "k-means++"},
-        {"polish": "newton"},
+        {"n_init": 3, "init_params": "moments"},
+        {"method": "newton"},
+        {"init_params": "moments", "method": "newton"},
         {"prior": None, "tol": 1e-10},
         {"outliers": "auto"},
         {"means_init": clusters()[:3]},
@@ -241,8 +243,8 @@ def test_fit_is_that_of_numpy(kind, there):
 def test_settings(settings, there):
     X = clusters(400)
     settings = {"n_components": 3, "random_state": 0, **settings}
-    want = MomentMixture(**settings).fit(X)
-    found = MomentMixture(**settings).fit(there(X))
+    want = GaussianMixture(**settings).fit(X)
+    found = GaussianMixture(**settings).fit(there(X))
     check_alike(found, want, there, X)
     np.testing.assert_allclose(
         array.to_numpy(found.outlier_score(there(X))), want.outlier_score(X), rtol=1e-12
@@ -252,12 +254,12 @@ def test_settings(settings, there):
 def test_weights_gaps_and_errors(there, rng):
     X = clusters(300)
     weights = rng.integers(1, 4, len(X)).astype(float)
-    want = MomentMixture(3, random_state=0).fit(X, sample_weight=weights)
-    found = MomentMixture(3, random_state=0).fit(there(X), sample_weight=there(weights))
+    want = GaussianMixture(3, random_state=0).fit(X, sample_weight=weights)
+    found = GaussianMixture(3, random_state=0).fit(there(X), sample_weight=there(weights))
     check_alike(found, want, there, X)
     Y = np.where(rng.random(X.shape) < 0.05, np.nan, X)
-    want = MomentMixture(3, random_state=0).fit(Y, noise_covariance=0.01)
-    found = MomentMixture(3, random_state=0).fit(there(Y), noise_covariance=0.01)
+    want = GaussianMixture(3, random_state=0).fit(Y, noise_covariance=0.01)
+    found = GaussianMixture(3, random_state=0).fit(there(Y), noise_covariance=0.01)
     check_alike(found, want, there, Y)
     filled = found.impute(there(Y))
     assert there.owns(filled)
@@ -289,7 +291,7 @@ def test_a_covariance_on_the_device_and_noise_in_a_stream(there, rng):
 
 def test_streams_and_moments(there, rng):
     X, weights = clusters(3000, 3, 2), rng.uniform(0.5, 2, 3000)
-    want, found = (MomentMixture(2, random_state=0, polish=None) for _ in range(2))
+    want, found = (MomentMixture(2, random_state=0) for _ in range(2))
     for part in np.array_split(np.arange(3000), 3):
         want.partial_fit(X[part], sample_weight=weights[part], half_life=900.0)
         found.partial_fit(there(X[part]), sample_weight=there(weights[part]), half_life=900.0)
@@ -317,21 +319,24 @@ def few_are_many(monkeypatch):
 
 
 @pytest.mark.parametrize("kind", TYPES)
-@pytest.mark.parametrize("polish", ["em", "newton", None])
-def test_many_rows_are_those_of_a_batch(kind, polish, there, few_are_many):
+@pytest.mark.parametrize("method", ["em", "newton", "moments"])
+def test_many_rows_are_those_of_a_batch(kind, method, there, few_are_many):
     """Rows in the main memory that come in one batch are drawn and summed up in the same way."""
     X = clusters(4000, 3, 2, seed=3, apart=4.0)
-    settings = {"covariance_type": kind, "polish": polish, "random_state": 0}
-    want = MomentMixture(2, **settings).fit_batches([X])
-    found = MomentMixture(2, **settings).fit(there(X))
+    cls, settings = MomentMixture, {"covariance_type": kind, "random_state": 0}
+    if method != "moments":
+        cls, settings["method"] = GaussianMixture, method
+    want, found = cls(2, **settings).fit_batches([X]), cls(2, **settings).fit(there(X))
     assert there.owns(found.means_)
     assert found.n_passes_ == want.n_passes_
     np.testing.assert_allclose(array.to_numpy(found.means_), want.means_, rtol=1e-8, atol=1e-8)
     np.testing.assert_allclose(
         array.to_numpy(found.covariances_), want.covariances_, rtol=1e-8, atol=1e-8
     )
+    if method == "moments":
+        return
     np.testing.assert_allclose(found.lower_bound_, want.lower_bound_, **CLOSE)
-    if polish == "newton":
+    if method == "newton":
         errors = found.standard_errors()
         np.testing.assert_allclose(errors.means, want.standard_errors().means, rtol=1e-6)
 
@@ -342,7 +347,7 @@ def test_many_rows_of_known_noise_and_of_moments_from_rows(there, few_are_many, 
     found = KnownCovarianceMixture(2, 1.0, random_state=0).fit(there(X))
     np.testing.assert_allclose(array.to_numpy(found.means_), want.means_, rtol=1e-8)
     weights = rng.uniform(0.5, 2, len(X))
-    settings = {"moments": "samples", "polish": None, "random_state": 0}
+    settings = {"moments": "samples", "random_state": 0}
     settings |= {"covariance_type": "diag", "max_iter": 30}
     want = MomentMixture(2, **settings).fit_batches([(X, weights)])
     found = MomentMixture(2, **settings).fit(there(X), sample_weight=there(weights))
@@ -361,7 +366,7 @@ def test_many_rows_stay_where_they_are(few_are_many, monkeypatch):
         return plain(x, device)
 
     monkeypatch.setattr(array, "to_device", watched)
-    fit = MomentMixture(2, random_state=0).fit(there)
+    fit = GaussianMixture(2, random_state=0).fit(there)
     assert 0 < max(sizes) < X.size / 10
     sizes.clear()
     labels = fit.predict(there)
@@ -374,8 +379,8 @@ def test_many_rows_stay_where_they_are(few_are_many, monkeypatch):
 def test_float32_rows(kind, there, few_are_many):
     """Rows of half the size are worked at in float64, so nothing but their own rounding is lost."""
     X = clusters(4000, 3, 2, seed=3, apart=4.0)
-    want = MomentMixture(2, covariance_type=kind, random_state=0).fit(there(X))
-    found = MomentMixture(2, covariance_type=kind, random_state=0).fit(there(X, np.float32))
+    want = GaussianMixture(2, covariance_type=kind, random_state=0).fit(there(X))
+    found = GaussianMixture(2, covariance_type=kind, random_state=0).fit(there(X, np.float32))
     for told in (found.means_, found.predict_proba(there(X, np.float32))):
         assert str(told.dtype).endswith("float32")
     np.testing.assert_allclose(array.to_numpy(found.means_), array.to_numpy(want.means_), rtol=1e-5)
@@ -389,42 +394,41 @@ def test_batches_brought_to_a_device(name, rng):
         found = MomentTensors.from_batches(source, 3, device=name)
         np.testing.assert_allclose(found.tensor(3), want.tensor(3), rtol=1e-10)
     parts = np.array_split(X, 7)
-    for polish in ("em", None):
-        settings = {"polish": polish, "random_state": 0}
-        want = MomentMixture(2, **settings).fit_batches(parts)
-        found = MomentMixture(2, **settings).fit_batches(parts, device=name)
+    for cls in (GaussianMixture, MomentMixture):
+        want = cls(2, random_state=0).fit_batches(parts)
+        found = cls(2, random_state=0).fit_batches(parts, device=name)
         np.testing.assert_allclose(found.means_, want.means_, rtol=1e-8)
     weights = rng.uniform(size=len(X))
     found = MomentTensors.from_batches([(X, weights)], 3, device=name)
     want = MomentTensors.from_samples(X, 3, weights)
     np.testing.assert_allclose(found.tensor(3), want.tensor(3), rtol=1e-10)
     Y = np.where(rng.random(X.shape) < 0.02, np.nan, X)
-    want = MomentMixture(2, random_state=0).fit_batches([Y])
-    found = MomentMixture(2, random_state=0).fit_batches([Y], device=name)
+    want = GaussianMixture(2, random_state=0).fit_batches([Y])
+    found = GaussianMixture(2, random_state=0).fit_batches([Y], device=name)
     np.testing.assert_allclose(found.means_, want.means_, rtol=1e-8)
 
 
 def test_rows_of_a_device_stay_there_in_fit_batches(there, few_are_many, monkeypatch):
     """They are no batches that would be copied in each pass."""
     X, brought = clusters(4000, 3, 2, seed=3, apart=4.0), []
-    want = MomentMixture(2, random_state=0).fit_batches([X])
+    want = GaussianMixture(2, random_state=0).fit_batches([X])
     rows = there(X)
     for module in (likelihood_device, rowsums, tables):
         monkeypatch.setattr(
             module, "to_numpy", lambda x: brought.append(np.prod(x.shape)) or array.to_numpy(x)
         )
-    found = MomentMixture(2, random_state=0).fit_batches(rows)
+    found = GaussianMixture(2, random_state=0).fit_batches(rows)
     assert max(brought) < X.size / 10
     np.testing.assert_allclose(found.means_, want.means_, rtol=1e-8)
     if there.name == "torch":
-        again = MomentMixture(2, random_state=0).fit_batches(rows, device="cpu")
+        again = GaussianMixture(2, random_state=0).fit_batches(rows, device="cpu")
         np.testing.assert_array_equal(again.means_, found.means_)
 
 
 @pytest.mark.parametrize("shape", [(0, 3), (9, 0), (9,)])
 def test_fit_batches_refuses_what_has_no_rows(shape, there):
     with pytest.raises(ValueError, match=r"no rows: the source|must have 2 dimension"):
-        MomentMixture(2).fit_batches(there(np.ones(shape)))
+        GaussianMixture(2).fit_batches(there(np.ones(shape)))
 
 
 def test_a_function_stays_in_the_thread_of_its_user(few_are_many):
@@ -435,7 +439,7 @@ def test_a_function_stays_in_the_thread_of_its_user(few_are_many):
         threads.append(threading.get_ident())
         return X
 
-    MomentMixture(2, random_state=0).fit_batches(rows, device="cpu")
+    GaussianMixture(2, random_state=0).fit_batches(rows, device="cpu")
     assert len(threads) > 1
     assert set(threads) == {threading.get_ident()}
 
@@ -447,11 +451,14 @@ def test_standard_errors_of_many_rows(weighted, there, few_are_many, monkeypatch
     X = clusters(4000, 3, 2, seed=3, apart=4.0)
     weights = rng.uniform(0.5, 3, len(X)) if weighted else None
     on_device = None if weights is None else there(weights)
-    for polish, close in (("newton", 1e-3), (None, 1e-2)):
-        settings = {"polish": polish, "covariance_type": "diag", "random_state": 0}
-        found = MomentMixture(2, **settings).fit(there(X), sample_weight=on_device)
+    for cls, own, close in (
+        (GaussianMixture, {"method": "newton"}, 1e-3),
+        (MomentMixture, {}, 1e-2),
+    ):
+        settings = {"covariance_type": "diag", "random_state": 0, **own}
+        found = cls(2, **settings).fit(there(X), sample_weight=on_device)
         monkeypatch.setattr(base, "LARGE_DATA", 10**9)
-        here = MomentMixture(2, **settings).fit(X, sample_weight=weights)
+        here = cls(2, **settings).fit(X, sample_weight=weights)
         monkeypatch.setattr(base, "LARGE_DATA", 1000)
         errors = here.standard_errors(X, sample_weight=weights).means
         told = found.standard_errors(there(X), sample_weight=on_device).means
@@ -460,7 +467,7 @@ def test_standard_errors_of_many_rows(weighted, there, few_are_many, monkeypatch
 
 def test_bootstrap_of_many_rows(there, few_are_many):
     X = clusters(1000, 2, 2, seed=3, apart=4.0)
-    fit = MomentMixture(2, covariance_type="diag", random_state=0).fit(there(X))
+    fit = GaussianMixture(2, covariance_type="diag", random_state=0).fit(there(X))
     assert fit.bootstrap(there(X), 2).means.shape == (2, 2, 2)
 
 
@@ -469,7 +476,7 @@ def test_bootstrap_of_many_rows(there, few_are_many):
 
 def test_answers_come_in_blocks(there, monkeypatch):
     X = clusters(500)
-    gm = MomentMixture(3, random_state=0).fit(X)
+    gm = GaussianMixture(3, random_state=0).fit(X)
     want = gm.predict(X), gm.predict_proba(X), gm.score_samples(X), gm.score(X)
     monkeypatch.setattr(device, "UNKNOWN_BYTES", 32 * 7 * 60)  # of sixty rows each
     rows = there(X)
@@ -481,7 +488,7 @@ def test_answers_come_in_blocks(there, monkeypatch):
 def test_tensors_with_gradients():
     """They are forgotten by fits, and kept by the functions of moments."""
     X = torch.asarray(clusters(300)).requires_grad_(True)
-    gm = MomentMixture(3, random_state=0).fit(X)
+    gm = GaussianMixture(3, random_state=0).fit(X)
     assert not gm.predict_proba(X).requires_grad
     assert not gm.means_.requires_grad
     mixture = gm.mixture_.on(X.detach())
@@ -495,8 +502,8 @@ def test_in_the_main_memory_arrays_are_numpys(monkeypatch):
     """Without a copy, so that fits are the same to the last bit."""
     monkeypatch.setattr(array, "MAIN_MEMORY", frozenset({"cpu"}))
     X = clusters()
-    want = MomentMixture(3, random_state=0).fit(X)
-    found = MomentMixture(3, random_state=0).fit(torch.asarray(X))
+    want = GaussianMixture(3, random_state=0).fit(X)
+    found = GaussianMixture(3, random_state=0).fit(torch.asarray(X))
     assert isinstance(found.covariances_, torch.Tensor)
     np.testing.assert_array_equal(found.covariances_.numpy(), want.covariances_)
     labels = found.predict(torch.asarray(X))
@@ -509,9 +516,9 @@ def test_mixed_places_are_refused(there):
     X, other = clusters(), array_api_strict.ones(600, device=array_api_strict.Device("device2"))
     for weights in (np.ones(600), other):
         with pytest.raises(TypeError, match=r"sample_weight is .* X is .* one library and one dev"):
-            MomentMixture(3).fit(there(X), sample_weight=weights)
+            GaussianMixture(3).fit(there(X), sample_weight=weights)
     with pytest.raises(TypeError, match=r"sample_weight is .* but X is an array of numpy on cpu"):
-        MomentMixture(3).fit(X, sample_weight=there(np.ones(600)))
+        GaussianMixture(3).fit(X, sample_weight=there(np.ones(600)))
 
 
 @pytest.mark.parametrize(
@@ -528,7 +535,7 @@ def test_mixed_places_are_refused(there):
     ],
 )
 def test_bad_rows_are_refused(spoil, weights, message, there):
-    gm = MomentMixture(3, random_state=0)
+    gm = GaussianMixture(3, random_state=0)
     if isinstance(weights, np.ndarray):
         weights = there(weights)
     with pytest.raises(ValueError, match=message):
@@ -539,21 +546,21 @@ def test_bad_rows_are_refused(spoil, weights, message, there):
 def test_a_device_without_float64_is_refused(there, monkeypatch):
     monkeypatch.setattr(rows, "place_of", lambda x: "mps")
     with pytest.raises(TypeError, match=r"X is on mps, .* give X.cpu\(\)"):
-        MomentMixture(3).fit(there(clusters()))
+        GaussianMixture(3).fit(there(clusters()))
 
 
 def test_answers_have_the_precision_of_tables():
     pd = pytest.importorskip("pandas")
     X = pd.DataFrame(clusters()).astype(np.float32).rename(columns=str)
-    gm = MomentMixture(3, random_state=0).fit(X)
+    gm = GaussianMixture(3, random_state=0).fit(X)
     for found in (gm.means_, gm.predict_proba(X), gm.score_samples(X), gm.impute(X)):
         assert found.dtype == np.float32
 
 
 def test_other_features_are_refused(there):
     X = clusters()
-    gm = MomentMixture(3, random_state=0).fit(there(X))
-    with pytest.raises(ValueError, match="X has 3 features, but MomentMixture is expecting 4"):
+    gm = GaussianMixture(3, random_state=0).fit(there(X))
+    with pytest.raises(ValueError, match="X has 3 features, but GaussianMixture is expecting 4"):
         gm.predict(there(X[:, :3]))
     with pytest.raises(ValueError, match="contains infinity"):
         gm.score_samples(there(np.full((2, 4), np.inf)))
@@ -578,9 +585,9 @@ def test_functions_of_moments_refuse_mixed_places(rng):
 
 def test_a_number_is_the_weight_of_all_rows(there):
     X = clusters(100)
-    want = MomentMixture(2, random_state=0).fit(X, sample_weight=2.0)
+    want = GaussianMixture(2, random_state=0).fit(X, sample_weight=2.0)
     for weight in (2, np.float32(2), np.int64(2)):
-        found = MomentMixture(2, random_state=0).fit(there(X), sample_weight=weight)
+        found = GaussianMixture(2, random_state=0).fit(there(X), sample_weight=weight)
         np.testing.assert_allclose(array.to_numpy(found.means_), want.means_, **CLOSE)
 
 
@@ -589,10 +596,10 @@ def test_bfloat16(on_device, monkeypatch):
     if not on_device:
         monkeypatch.setattr(array, "MAIN_MEMORY", frozenset({"cpu"}))
     X = torch.asarray(clusters(200)).to(torch.bfloat16)
-    want = MomentMixture(2, random_state=0).fit(X.double().numpy())
+    want = GaussianMixture(2, random_state=0).fit(X.double().numpy())
     for found in (
-        MomentMixture(2, random_state=0).fit(X),
-        MomentMixture(2, random_state=0).fit_batches([X]),
+        GaussianMixture(2, random_state=0).fit(X),
+        GaussianMixture(2, random_state=0).fit_batches([X]),
         select(X, [2], "full", random_state=0).best,
     ):
         np.testing.assert_allclose(array.to_numpy(found.means_), want.means_, rtol=1e-5)
@@ -609,12 +616,12 @@ def test_an_array_without_the_matrix_transpose_is_refused():
             return array_api_strict
 
     with pytest.raises(TypeError, match=r"without mT, .* CuPy has it from version 14 on"):
-        MomentMixture(2).fit(Old())
+        GaussianMixture(2).fit(Old())
 
 
 def test_pictures(there):
     X = clusters(200)
-    gm = MomentMixture(2, random_state=0).fit(there(X))
+    gm = GaussianMixture(2, random_state=0).fit(there(X))
     for picture in (plot_pairs, plot_marginal):
         picture(gm, there(X))
         picture(gm.mixture_.on(there(X)))
@@ -631,7 +638,7 @@ def test_select(there):
 def test_copies_are_light():
     """A fitted estimator keeps nothing of the rows, and goes through pickle and clone."""
     X = torch.asarray(clusters(5000))
-    gm = MomentMixture(3, random_state=0).fit(X)
+    gm = GaussianMixture(3, random_state=0).fit(X)
     written = pickle.dumps(gm)
     assert len(written) < 40_000
     again = pickle.loads(written)  # our own, made a line before
@@ -683,10 +690,10 @@ def test_a_device_that_is_not_there():
         ("cuda:77", "PyTorch has no device 'cuda:77' here"),
     ):
         with pytest.raises(ValueError, match=message):
-            MomentMixture(2).fit_batches([clusters()], device=name)
+            GaussianMixture(2).fit_batches([clusters()], device=name)
 
 
 def test_rows_of_a_cluster_do_not_come_to_a_device():
     da = pytest.importorskip("dask.array")
     with pytest.raises(TypeError, match="leave device out"):
-        MomentMixture(2).fit_batches(da.from_array(clusters()), device="cpu")
+        GaussianMixture(2).fit_batches(da.from_array(clusters()), device="cpu")

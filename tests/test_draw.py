@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from momentmix.blocks.rows import Block
-from momentmix.data.draw import drawn
+from momentmix.data.draw import draw_from
 
 
 def blocks(rng, count=4, p=50, n=2):
@@ -25,7 +25,7 @@ def content(draw, most):
 @pytest.mark.parametrize("of", [None, 4])
 def test_the_sequence_does_not_matter(rng, of):
     most = 30
-    draws = [drawn(X, w, most, Block(i, of)) for i, (X, w) in enumerate(blocks(rng))]
+    draws = [draw_from(X, w, most, Block(i, of)) for i, (X, w) in enumerate(blocks(rng))]
     limit, rows, weights = content(reduce(add, draws), most)
     assert len(rows) == most
     for order in permutations(range(4)):
@@ -43,7 +43,7 @@ def test_sums_over_draws_are_right_on_average(rng):
     w[7] = w.sum()
     totals = []
     for i in range(600):
-        draw = drawn(X, w, 40, Block(i)).lowest(40)
+        draw = draw_from(X, w, 40, Block(i)).lowest(40)
         assert len(draw.rows) == 40
         totals.append([draw.counts.sum(), draw.counts @ draw.rows.X[:, 0]])
     totals = np.array(totals)
@@ -53,7 +53,7 @@ def test_sums_over_draws_are_right_on_average(rng):
 
 def test_where_all_rows_are_drawn_each_counts_for_itself(rng):
     given = blocks(rng)
-    draw = reduce(add, [drawn(X, w, 1000, Block(i)) for i, (X, w) in enumerate(given)])
+    draw = reduce(add, [draw_from(X, w, 1000, Block(i)) for i, (X, w) in enumerate(given)])
     assert draw.whole
     np.testing.assert_array_equal(draw.counts, np.concatenate([w for _, w in given]))
     np.testing.assert_array_equal(draw.rows.X, np.concatenate([X for X, _ in given]))
@@ -61,7 +61,7 @@ def test_where_all_rows_are_drawn_each_counts_for_itself(rng):
 
 def test_rows_that_do_not_count_are_left_out():
     X = np.array([[1.0, 2.0], [np.nan, np.nan], [np.nan, 3.0], [4.0, 5.0]])
-    draw = drawn(X, np.array([1.0, 1.0, 1.0, 0.0]), 10, Block(0))
+    draw = draw_from(X, np.array([1.0, 1.0, 1.0, 0.0]), 10, Block(0))
     np.testing.assert_array_equal(draw.rows.X, X[[0, 2]])
 
 
@@ -73,7 +73,7 @@ def test_rows_of_equal_weight_are_drawn_without_a_number_for_each():
         parts, at = [], 0
         for j, p in enumerate(sizes):
             X = np.arange(at, at + p, dtype=float)[:, None]
-            parts.append(drawn(X, None, most, Block(3 * i + j)))
+            parts.append(draw_from(X, None, most, Block(3 * i + j)))
             at += p
         draw = reduce(add, parts).lowest(most)
         assert len(draw.rows) == most
@@ -91,9 +91,9 @@ def test_rows_of_equal_weight_are_drawn_without_a_number_for_each():
 
 def test_no_more_rows_travel_than_are_asked_for(rng):
     X = rng.normal(size=(500, 2))
-    draw = drawn(X, np.ones(500), 20, Block(0))  # of blocks that nobody has counted
+    draw = draw_from(X, np.ones(500), 20, Block(0))  # of blocks that nobody has counted
     assert len(draw.rows) == 500
-    assert len(drawn(X, None, 20, Block(0)).rows) == 20
+    assert len(draw_from(X, None, 20, Block(0)).rows) == 20
     sent = pickle.loads(pickle.dumps(draw))
     assert len(sent.rows) == 20
     assert sent.limit > sent.numbers.max()
@@ -102,14 +102,14 @@ def test_no_more_rows_travel_than_are_asked_for(rng):
 def test_noise_goes_with_its_rows(rng):
     X = rng.normal(size=(30, 2))
     own = rng.uniform(1, 2, (30, 2))
-    common, other = (drawn(X, None, 100, Block(i), 0.5) for i in (0, 1))
+    common, other = (draw_from(X, None, 100, Block(i), 0.5) for i in (0, 1))
     assert (common + other).rows.noise.shared
-    mixed = common + drawn(X, None, 100, Block(2), own)
+    mixed = common + draw_from(X, None, 100, Block(2), own)
     assert not mixed.rows.noise.shared
     found = {tuple(row): tuple(v) for row, v in zip(mixed.rows.X, mixed.rows.noise_variances(),
                                                     strict=True)}  # fmt: skip
     assert len(mixed.rows) == 60
     assert all(found[tuple(row)] == tuple(v) for row, v in zip(X, own, strict=True))
-    exact = drawn(X + 9, None, 100, Block(3)) + drawn(X, None, 100, Block(4), own)
+    exact = draw_from(X + 9, None, 100, Block(3)) + draw_from(X, None, 100, Block(4), own)
     variances = dict(zip(map(tuple, exact.rows.X), exact.rows.noise_variances(), strict=True))
     assert not np.any(variances[tuple(X[0] + 9)])

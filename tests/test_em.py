@@ -2,9 +2,9 @@ import warnings
 
 import numpy as np
 import pytest
+import sklearn.mixture
 from scipy import stats
 from sklearn.datasets import load_iris
-from sklearn.mixture import GaussianMixture
 
 from momentmix.covariance import Full, Spherical, covariance_type
 from momentmix.data.content import DIGITS
@@ -30,7 +30,9 @@ IRIS = (IRIS - IRIS.mean(axis=0)) / IRIS.std(axis=0)
 def sklearn_start(kind, X=IRIS, m=3):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        gm = GaussianMixture(m, covariance_type=kind, random_state=0, max_iter=1).fit(X)
+        gm = sklearn.mixture.GaussianMixture(
+            m, covariance_type=kind, random_state=0, max_iter=1
+        ).fit(X)
     return Parameters(gm.weights_, gm.means_, gm.covariances_)
 
 
@@ -40,7 +42,9 @@ def test_same_steps_as_sklearn(kind):
     result = RowLikelihood(IRIS, None, covariance_type(kind), 1e-6).fit(
         start, tol=1e-9, max_iter=1000
     )
-    gm = GaussianMixture(3, covariance_type=kind, random_state=0, tol=1e-9, max_iter=1000).fit(IRIS)
+    gm = sklearn.mixture.GaussianMixture(
+        3, covariance_type=kind, random_state=0, tol=1e-9, max_iter=1000
+    ).fit(IRIS)
     assert result.converged
     np.testing.assert_allclose(result.log_likelihood, gm.score(IRIS), atol=1e-7)
     np.testing.assert_allclose(result.parameters.means, gm.means_, atol=1e-4)
@@ -213,9 +217,9 @@ def test_relocation_finds_a_small_tight_cluster(seed):
         assert apart.max() > 1e-3
         np.testing.assert_allclose(start.weights.sum(), 1)
     # Steps from where the fit was lead nowhere; from one of these, to the best there is.
-    (stayed,) = likelihood.look_at([stuck.parameters], 30)
+    (stayed,) = likelihood.try_steps([stuck.parameters], 30)
     assert stayed.log_posterior < stuck.log_posterior + 1e-6
-    moved = max(likelihood.look_at(starts, 30), key=lambda trial: trial.log_posterior)
+    moved = max(likelihood.try_steps(starts, 30), key=lambda trial: trial.log_posterior)
     np.testing.assert_allclose(moved.log_posterior, best.log_posterior, atol=1e-3)
     i = np.argmin(moved.parameters.weights)
     np.testing.assert_allclose(moved.parameters.weights[i], 12 / 612, rtol=0.01)
@@ -227,7 +231,7 @@ def test_a_rugged_search_relocates_the_best(rng, monkeypatch):
     likelihood, stuck, best = without_the_small_cluster(rng)
     monkeypatch.setattr(search, "plain_starts", lambda *_: iter(lambda: stuck.parameters, None))
     looking = search.LikelihoodSearch(likelihood, rng, 1e-6, 500, lambda *_: None)
-    looking.run(looking.promising(4), repair=False)
+    looking.run(looking.promising_starts(4), repair=False)
     np.testing.assert_allclose(looking.best.log_posterior, best.log_posterior, atol=1e-3)
 
 
@@ -239,7 +243,7 @@ def test_steps_of_several_mixtures_at_once_are_those_of_each(kind, prior, rng):
     starts = [
         likelihood.from_responsibilities(rng.dirichlet(np.ones(3), len(IRIS))) for _ in range(4)
     ]
-    for start, result in zip(starts, likelihood.look_at(starts, 7), strict=True):
+    for start, result in zip(starts, likelihood.try_steps(starts, 7), strict=True):
         alone = start
         for _ in range(6):
             alone = likelihood.step(alone).after

@@ -7,14 +7,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from momentmix import KnownCovarianceMixture, Mixture, MomentMixture, MomentTensors
+from momentmix import GaussianMixture, KnownCovarianceMixture, Mixture, MomentMixture, MomentTensors
 from momentmix.blocks.dask_rows import DaskRows
 from momentmix.covariance import Diagonal, Full, Spherical
 from momentmix.data.blocks import BlockData
 from momentmix.fitting import solve as solve_module
 from momentmix.fitting.asked import Sizes
 from momentmix.fitting.building import mixture_problem
-from momentmix.fitting.plan import plan_known_noise, plan_mixture
+from momentmix.fitting.plan import plan_known_noise, plan_likelihood, plan_moments
 from momentmix.fitting.solve import solve
 from momentmix.likelihood.blocks import BlockLikelihood
 from momentmix.likelihood.rows import RowLikelihood
@@ -29,8 +29,12 @@ def clusters(rng, p=300):
     return rng.normal(size=(p, 2)) + np.repeat([[0, 0], [6, 0], [0, 7]], p // 3, axis=0)
 
 
-def mixture_plan(sizes=IN_MEMORY, last=None, **settings):
-    return plan_mixture(MomentMixture(3, **settings), sizes, last)
+def likelihood_plan(sizes=IN_MEMORY, last=None, **settings):
+    return plan_likelihood(GaussianMixture(3, **settings), sizes, last)
+
+
+def moment_plan(sizes=IN_MEMORY, last=None, **settings):
+    return plan_moments(MomentMixture(3, **settings), sizes, last)
 
 
 # Plans
@@ -38,7 +42,7 @@ def mixture_plan(sizes=IN_MEMORY, last=None, **settings):
 
 def test_a_plan_cannot_be_changed():
     with pytest.raises(dataclasses.FrozenInstanceError):
-        mixture_plan().m = 4
+        likelihood_plan().m = 4
 
 
 @pytest.mark.parametrize(
@@ -47,37 +51,48 @@ def test_a_plan_cannot_be_changed():
         ("memory", {}, "plain", False),
         ("memory", {"n_init": 5}, "plain", False),
         ("memory", {"n_init": 5, "init_params": "kmeans"}, "plain", False),
-        ("memory", {"init": "random"}, "plain", False),
-        ("memory", {"n_init": 5, "init": "random"}, "moments", False),
-        ("memory", {"polish": None}, "estimate", True),
-        ("memory", {"polish": None, "moments": "samples"}, "estimate", False),
-        ("memory", {"polish": "newton"}, "estimate", True),
+        ("memory", {"method": "newton"}, "plain", False),
+        ("memory", {"n_init": 5, "init_params": "moments"}, "moments", False),
+        ("memory", {"init_params": "moments"}, "estimate", True),
+        ("memory", {"init_params": "moments", "method": "newton"}, "estimate", True),
         ("elsewhere", {}, "plain", False),
-        ("elsewhere", {"n_init": 5, "init": "random"}, "estimate", True),
-        ("elsewhere", {"polish": "newton"}, "estimate", True),
-        ("elsewhere", {"polish": None, "moments": "samples"}, "estimate", False),
-        ("moments", {}, "estimate", False),
+        ("elsewhere", {"n_init": 5, "init_params": "moments"}, "estimate", True),
+        ("elsewhere", {"init_params": "moments", "method": "newton"}, "estimate", True),
     ],
 )
-def test_where_a_fit_starts(place, settings, search, tensors):
-    plan = mixture_plan(Sizes(2, 300, None, place), **settings)
-    assert (plan.search, plan.tensors) == (search, tensors)
-    assert plan.polish == (place != "moments" and settings.get("polish", "em") is not None)
+def test_where_a_likelihood_fit_starts(place, settings, search, tensors):
+    plan = likelihood_plan(Sizes(2, 300, None, place), **settings)
+    assert (plan.search, plan.tensors, plan.polish) == (search, tensors, True)
+
+
+@pytest.mark.parametrize(
+    ("place", "settings", "tensors"),
+    [
+        ("memory", {}, True),
+        ("memory", {"moments": "samples"}, False),
+        ("elsewhere", {}, True),
+        ("elsewhere", {"moments": "samples"}, False),
+        ("moments", {}, False),
+    ],
+)
+def test_what_a_moment_fit_works_on(place, settings, tensors):
+    plan = moment_plan(Sizes(2, 300, None, place), **settings)
+    assert (plan.search, plan.tensors, plan.polish) == ("estimate", tensors, False)
 
 
 def test_a_plan_knows_the_type_and_its_prior():
-    plan = mixture_plan(covariance_type="diag")
+    plan = likelihood_plan(covariance_type="diag")
     assert plan.kind is Diagonal
     assert plan.prior.strength == Diagonal.customary_strength(2)
-    assert mixture_plan(covariance_type="tied").prior is None
-    assert mixture_plan(prior=None).prior is None
+    assert likelihood_plan(covariance_type="tied").prior is None
+    assert likelihood_plan(prior=None).prior is None
 
 
 def test_moments_that_are_known_bound_the_order():
     sizes = Sizes(2, 0, 5, "moments")
-    assert mixture_plan(sizes).order == 5
+    assert moment_plan(sizes).order == 5
     with pytest.raises(ValueError, match="kept up to order 5"):
-        mixture_plan(sizes, order=6)
+        moment_plan(sizes, order=6)
 
 
 def test_the_plan_under_known_noise():
@@ -91,13 +106,13 @@ def test_the_plan_under_known_noise():
 
 def test_a_problem_says_where_components_collapse(rng):
     """Too few rows, and no extent beyond the floor."""
-    data = MomentMixture(2)._data(clusters(rng), None)
-    plan = plan_mixture(MomentMixture(2), IN_MEMORY, None)
+    data = GaussianMixture(2)._data(clusters(rng), None)
+    plan = plan_likelihood(GaussianMixture(2), IN_MEMORY, None)
     problem = mixture_problem(data, plan)
     assert isinstance(problem.likelihood, RowLikelihood)
     fit = solve(problem, plan, np.random.default_rng(0))
     assert not np.any(problem.collapse(fit).thin | problem.collapse(fit).flat)
-    narrow = Full.repeated(2, 1e-12 * np.eye(2))
+    narrow = Full.repeat(2, 1e-12 * np.eye(2))
     parameters = fit.parameters._replace(weights=np.array([0.99, 0.01]), covariances=narrow)
     collapse = problem.collapse(dataclasses.replace(fit, parameters=parameters))
     assert collapse.thin.tolist() == [False, True]
@@ -107,19 +122,19 @@ def test_a_problem_says_where_components_collapse(rng):
 
 def test_what_solve_gives_is_in_the_coordinates_of_the_problem(rng):
     X = clusters(rng) * [1, 1000]
-    estimator = MomentMixture(3, random_state=0).fit(X)
+    estimator = GaussianMixture(3, random_state=0).fit(X)
     data = estimator._data(X, None)
     plan = estimator._plan(IN_MEMORY)
     problem = mixture_problem(data, plan)
-    fit = problem.restored(solve(problem, plan, np.random.default_rng(0)))
+    fit = problem.restore(solve(problem, plan, np.random.default_rng(0)))
     np.testing.assert_allclose(fit.parameters.means, estimator.means_, rtol=1e-3)
     np.testing.assert_allclose(fit.log_likelihood, estimator.lower_bound_, atol=1e-4)
 
 
 def test_hurried_a_guess_is_all(rng):
-    data = MomentMixture(3)._data(clusters(rng), None)
-    plan = mixture_plan()
-    fit = solve(mixture_problem(data, plan), plan, rng, hurried=True)
+    data = GaussianMixture(3)._data(clusters(rng), None)
+    plan = likelihood_plan()
+    fit = solve(mixture_problem(data, plan), plan, rng, interrupted=True)
     assert fit.interrupted
     assert not fit.converged
     assert np.isfinite(fit.log_likelihood)
@@ -128,11 +143,11 @@ def test_hurried_a_guess_is_all(rng):
 def test_a_likelihood_of_sums_is_enough_for_em(rng):
     """On a cluster nothing but ``sums`` is asked for; the steps are those of rows in memory."""
     X = clusters(rng)
-    estimator = MomentMixture(3, random_state=0)
-    plan = plan_mixture(estimator, Sizes(2, 300, None, "elsewhere"), None)
+    estimator = GaussianMixture(3, random_state=0)
+    plan = plan_likelihood(estimator, Sizes(2, 300, None, "elsewhere"), None)
     there = mixture_problem(BlockData(DaskRows(da.from_array(X, chunks=(100, 2)))), plan)
-    fit = there.restored(solve(there, plan, rng))
-    again = MomentMixture(3, prior="auto", means_init=fit.parameters.means, random_state=0)
+    fit = there.restore(solve(there, plan, rng))
+    again = GaussianMixture(3, prior="auto", means_init=fit.parameters.means, random_state=0)
     np.testing.assert_allclose(again.fit(X).means_, fit.parameters.means, atol=1e-2)
 
 
@@ -140,7 +155,7 @@ def test_a_search_needs_sums_and_a_sample_alone(rng):
     """With ``sample`` a likelihood whose rows are elsewhere is searched like one in memory."""
     X = clusters(rng)
     cluster = BlockData(DaskRows(da.from_array(X, chunks=(100, 2))))
-    plan = mixture_plan(Sizes(2, 300, None, "elsewhere"))
+    plan = likelihood_plan(Sizes(2, 300, None, "elsewhere"))
     problem = mixture_problem(cluster, plan)
 
     class Sampled(BlockLikelihood):
@@ -150,8 +165,8 @@ def test_a_search_needs_sums_and_a_sample_alone(rng):
     likelihood = Sampled(cluster.elsewhere, problem.frame, Full, 1e-6, prior=plan.prior)
     problem = dataclasses.replace(problem, likelihood=likelihood)
     plan = dataclasses.replace(plan, search="plain")
-    fit = problem.restored(solve(problem, plan, rng))
-    here = MomentMixture(3, random_state=0).fit(X)
+    fit = problem.restore(solve(problem, plan, rng))
+    here = GaussianMixture(3, random_state=0).fit(X)
     assert fit.converged
     np.testing.assert_allclose(fit.log_likelihood, here.lower_bound_, atol=1e-4)
     np.testing.assert_allclose(
@@ -217,25 +232,25 @@ def test_asking_whether_an_estimator_is_fitted_runs_no_fit(rng):
     repr(stream), stream._repr_html_()
     assert "mixture_" not in vars(stream)
     with pytest.raises(NotFittedError):
-        check_is_fitted(MomentMixture())
+        check_is_fitted(GaussianMixture())
 
 
 @pytest.mark.parametrize("n", [2, 3])
 def test_warm_start_after_another_covariance_type(n, rng):
     """The last solution is of another type, so the fit starts anew, even where shapes agree."""
     X = np.column_stack([clusters(rng), rng.normal(size=300)])[:, :n]
-    estimator = MomentMixture(3, covariance_type="tied", warm_start=True, random_state=0).fit(X)
+    estimator = GaussianMixture(3, covariance_type="tied", warm_start=True, random_state=0).fit(X)
     estimator.set_params(covariance_type="diag").fit(X)
     assert estimator.covariances_.shape == (3, n)
-    fresh = MomentMixture(3, covariance_type="diag", random_state=0).fit(X)
+    fresh = GaussianMixture(3, covariance_type="diag", random_state=0).fit(X)
     np.testing.assert_allclose(estimator.lower_bound_, fresh.lower_bound_, atol=1e-5)
-    assert plan_mixture(estimator, Sizes(n, 300, None, "memory"), estimator.mixture_).start
+    assert plan_likelihood(estimator, Sizes(n, 300, None, "memory"), estimator.mixture_).start
 
 
 def test_one_component_on_a_cluster_has_its_likelihood(rng):
     X = clusters(rng)
     there = da.from_array(X, chunks=(100, 2))
-    for estimator in (MomentMixture(1), KnownCovarianceMixture(1, 9.0)):
+    for estimator in (GaussianMixture(1), KnownCovarianceMixture(1, 9.0)):
         fit = estimator.fit(there)
         np.testing.assert_allclose(fit.lower_bound_, fit.score(X), rtol=1e-10)
         np.testing.assert_allclose(fit.means_[0], X.mean(axis=0), atol=1e-10)
@@ -258,11 +273,10 @@ def test_a_batch_without_names_leaves_those_of_the_stream(rng):
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_without_iterations_known_noise_gives_its_moment_start(rng):
-    """A start of the decomposition, where MomentMixture gives that of k-means."""
+    """A start of the decomposition, where GaussianMixture gives that of k-means."""
     X = clusters(rng)
     fit = KnownCovarianceMixture(3, 1.0, max_iter=0, random_state=0).fit(X)
     assert np.isfinite(fit.objective_)
-    assert np.isnan(MomentMixture(3, max_iter=0, random_state=0).fit(X).objective_)
 
 
 # Ctrl-C
@@ -288,7 +302,7 @@ def interrupted_in(monkeypatch, owner, name, after=0):
     "settings",
     [
         {},
-        {"n_init": 3, "init": "random"},
+        {"n_init": 3, "init_params": "moments"},
         {"covariance_type": "tied"},
         {"prior": "cv"},
         {"prior": None},
@@ -298,7 +312,7 @@ def interrupted_in(monkeypatch, owner, name, after=0):
 def test_ctrl_c_ends_the_search_at_once(settings, after, rng, monkeypatch):
     """Within a few steps, however many starts there were to be."""
     calls = interrupted_in(monkeypatch, RowLikelihood, "step", after)
-    fit = MomentMixture(3, random_state=0, **settings).fit(clusters(rng))
+    fit = GaussianMixture(3, random_state=0, **settings).fit(clusters(rng))
     assert fit.interrupted_
     assert np.isfinite(fit.lower_bound_)
     assert len(calls) <= after + 3
@@ -307,14 +321,14 @@ def test_ctrl_c_ends_the_search_at_once(settings, after, rng, monkeypatch):
 @pytest.mark.filterwarnings("ignore:the fit was interrupted")
 def test_ctrl_c_in_a_second_search_keeps_the_first(rng, monkeypatch):
     X = clusters(rng)
-    first = MomentMixture(3, random_state=0).fit(X)
+    first = GaussianMixture(3, random_state=0).fit(X)
 
     def cross_validated(likelihood, customary, start, rng):
         interrupted_in(monkeypatch, RowLikelihood, "step")
         return dataclasses.replace(customary, strength=0.5)
 
     monkeypatch.setattr(solve_module, "cross_validated", cross_validated)
-    fit = MomentMixture(3, prior="cv", random_state=0)
+    fit = GaussianMixture(3, prior="cv", random_state=0)
     fit.fit(X)
     assert fit.interrupted_
     np.testing.assert_allclose(fit.lower_bound_, first.lower_bound_, atol=1e-8)
@@ -323,9 +337,9 @@ def test_ctrl_c_in_a_second_search_keeps_the_first(rng, monkeypatch):
 @pytest.mark.filterwarnings("ignore:the fit was interrupted")
 def test_ctrl_c_while_a_fit_is_scored_loses_nothing(rng, monkeypatch):
     X = clusters(rng)
-    first = MomentMixture(3, random_state=0).fit(X)
+    first = GaussianMixture(3, random_state=0).fit(X)
     interrupted_in(monkeypatch, Mixture, "log_prob")
-    fit = MomentMixture(3, random_state=0).fit(X)
+    fit = GaussianMixture(3, random_state=0).fit(X)
     assert fit.interrupted_
     np.testing.assert_allclose(fit.means_, first.means_)
 

@@ -10,7 +10,7 @@ from scipy.integrate import quad
 from scipy.stats import chi, kstest, norm
 
 import momentmix as mm
-from momentmix import Mixture, MomentMixture, compare, moment_test
+from momentmix import GaussianMixture, Mixture, compare, moment_test
 from momentmix.goodness.bootstrap import Refits
 from momentmix.goodness.features import FAR_OUT, drawn_in, hermite_features
 from momentmix.goodness.multipliers import excess, lengths, null_draws
@@ -42,7 +42,7 @@ def three(kind="full"):
 
 def refitted(truth, X):
     """The fit that EM reaches from the truth."""
-    return MomentMixture(
+    return GaussianMixture(
         truth.n_components,
         covariance_type=truth.covariance_type,
         weights_init=truth.weights,
@@ -142,7 +142,7 @@ def test_absurd_rows_do_not_hide_what_else_is_wrong():
         means = 3 * np.array([[0.0, 0, 0, 0, 0], [1, 1, 0, 0, 0], [0, 1, 1, 0, 0]])
         X = means[rng.choice(3, 2000, p=[0.4, 0.35, 0.25])] + rng.standard_normal((2000, 5))
         X[:5] += rng.choice([-1, 1], size=(5, 5)) * rng.uniform(50, 200, size=(5, 1))
-        found = moment_test(MomentMixture(1).fit(X), X, n_boot=199, random_state=0)
+        found = moment_test(GaussianMixture(1).fit(X), X, n_boot=199, random_state=0)
         assert found.p_values[2:].tolist() == [0.005, 0.005]
 
 
@@ -157,14 +157,14 @@ def test_excess_is_mardias_kurtosis():
 @pytest.mark.parametrize("kind", TYPES)
 def test_features_have_mean_zero_under_the_mixture(kind):
     model = Standardised(three(kind), 4)
-    h = model.features(model.drawn(40_000, None, np.random.default_rng(3)))[:, 1:]
+    h = model.features(model.draw(40_000, None, np.random.default_rng(3)))[:, 1:]
     assert np.max(np.abs(h.mean(axis=0)) / h.std(axis=0)) < 4.5 / np.sqrt(40_000)
 
 
 def residual_covariance(model, rng, rows=40_000):
     """Of what one row contributes, under the mixture."""
     explained = Explained.by_parameters(model, None, rng)
-    return np.cov(explained.residuals(model, model.drawn(rows, None, rng)).T, bias=True)
+    return np.cov(explained.residuals(model, model.draw(rows, None, rng)).T, bias=True)
 
 
 def test_variances_of_residuals_are_those_of_refits_in_closed_form():
@@ -293,7 +293,7 @@ def test_skewness_tails_and_correlations_are_told_apart():
     found = moment_test(refitted(truth, skewed), skewed, random_state=0)
     assert found[3].p_value == 0.001
     assert "skewed" in found.sentences[2]
-    wrong = MomentMixture(3, covariance_type="diag", random_state=0).fit(X)
+    wrong = GaussianMixture(3, covariance_type="diag", random_state=0).fit(X)
     found = moment_test(wrong, X, random_state=0)
     assert found[2].p_value == 0.001
     assert found[3].p_value > 0.01
@@ -430,8 +430,8 @@ def one_gaussian_1d(X):
 def test_errors_say_what_to_do(normal):
     X, fit, found = normal
     with pytest.raises(ValueError, match="call fit first"):
-        moment_test(MomentMixture(2), X)
-    with pytest.raises(TypeError, match="fitted MomentMixture is needed, got list"):
+        moment_test(GaussianMixture(2), X)
+    with pytest.raises(TypeError, match="MomentMixture, is needed, got list"):
         moment_test([1], X)
     with pytest.raises(ValueError, match=r"X has 3 feature\(s\), but the mixture has 2"):
         moment_test(fit, np.zeros((20, 3)))
@@ -505,7 +505,7 @@ def test_projections_begin_with_the_worst():
 def test_a_summary_tells_what_the_tests_have_found():
     rng = np.random.default_rng(16)
     X = rng.gamma(3, size=(600, 2))
-    fit = MomentMixture(1).fit(X)
+    fit = GaussianMixture(1).fit(X)
     summary = FitSummary.from_estimator(fit, X)
     assert summary.tests[3].p_value < 0.01
     (remark,) = [one for one in summary.remarks if "Chance does not explain" in one]
@@ -514,7 +514,7 @@ def test_a_summary_tells_what_the_tests_have_found():
     assert FitSummary(fit.mixture_, "noisy", X=X, errors=np.ones_like(X)).tests is None
     assert FitSummary(fit.mixture_, "model").tests is None
     good = rng.standard_normal((6000, 2))
-    summary = FitSummary.from_estimator(MomentMixture(1).fit(good), good)
+    summary = FitSummary.from_estimator(GaussianMixture(1).fit(good), good)
     assert summary.tests.rows == "5,000 rows"
     assert summary.remarks == []
     assert "matches" not in vars(summary)  # tests tell more, and moments of all rows take long

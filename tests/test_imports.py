@@ -54,7 +54,7 @@ def test_import_needs_no_optional_library():
 def test_estimator_needs_little_more_than_scikit_learn():
     """Nothing else is in the way, so that the two imports take the same time but for our files."""
     theirs = modules_after("from sklearn.mixture import GaussianMixture")
-    more = modules_after("from momentmix import MomentMixture") - theirs
+    more = modules_after("from momentmix import GaussianMixture") - theirs
     # Not every scikit-learn imports the threads of the standard library by itself.
     allowed = {"momentmix", "array_api_compat", "concurrent"}
     assert {name.partition(".")[0] for name in more} <= allowed
@@ -62,7 +62,7 @@ def test_estimator_needs_little_more_than_scikit_learn():
 
 
 def test_a_fit_of_numpys_rows_imports_no_array_library():
-    code = "import numpy as np; from momentmix import MomentMixture as M; X = np.eye(9)[:, :2]"
+    code = "import numpy as np; from momentmix import GaussianMixture as M; X = np.eye(9)[:, :2]"
     after = modules_after(f"{code}; M(2).fit(X).predict(X)")
     assert after.isdisjoint({"torch", "cupy", "jax", "dask"})
 
@@ -112,9 +112,9 @@ import sys
 if {notebook}:
     import IPython, ipykernel.zmqshell
 import numpy as np
-from momentmix import MomentMixture
+from momentmix import GaussianMixture
 X = np.random.default_rng(0).normal(size=(200, 2))
-MomentMixture(2, verbose={verbose}, random_state=0).fit(X)
+GaussianMixture(2, verbose={verbose}, random_state=0).fit(X)
 print(sorted({{'tqdm', 'tqdm.notebook'}} & set(sys.modules)))
 """
 IPYTHON = """

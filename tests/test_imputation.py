@@ -11,7 +11,7 @@ from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from momentmix import MixtureImputer, MomentMixture
+from momentmix import GaussianMixture, MixtureImputer
 
 IRIS, SPECIES = load_iris(return_X_y=True)
 
@@ -31,7 +31,7 @@ def gappy(rng):
 
 def test_gaps_are_filled_as_the_mixture_says(gappy):
     imputer = MixtureImputer(3, random_state=0).fit(gappy)
-    mixture = MomentMixture(3, random_state=0).fit(gappy)
+    mixture = GaussianMixture(3, random_state=0).fit(gappy)
     np.testing.assert_array_equal(imputer.transform(gappy), mixture.impute(gappy))
     gaps = np.isnan(gappy)
     error = np.mean((imputer.transform(gappy) - IRIS)[gaps] ** 2)

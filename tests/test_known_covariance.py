@@ -3,11 +3,11 @@
 import dask.array as da
 import numpy as np
 import pytest
+import sklearn.mixture
 from scipy.optimize import linear_sum_assignment
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 from sklearn.cluster import KMeans
-from sklearn.mixture import GaussianMixture
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from momentmix import KnownCovarianceMixture, Mixture, MomentTensors, Samples, symmetric_cp
@@ -129,7 +129,9 @@ def test_signals_below_the_noise():
     X = signals[rng.choice(3, 60_000, p=[0.5, 0.3, 0.2])] + 2 * rng.normal(size=(60_000, 30))
     ours = KnownCovarianceMixture(3, 4.0, random_state=0).fit(X)
     clusters = KMeans(3, n_init=3, random_state=0).fit(X)
-    theirs = GaussianMixture(3, covariance_type="spherical", n_init=3, random_state=0).fit(X)
+    theirs = sklearn.mixture.GaussianMixture(
+        3, covariance_type="spherical", n_init=3, random_state=0
+    ).fit(X)
     assert mean_error(ours.means_, signals) < 0.15
     assert mean_error(clusters.cluster_centers_, signals) > 3 * mean_error(ours.means_, signals)
     assert mean_error(theirs.means_, signals) > 2 * mean_error(ours.means_, signals)
@@ -280,7 +282,7 @@ def test_sample_and_save(tmp_path):
         ({"means_init": np.zeros((3, 4))}, r"means_init must have shape \(2, 4\)"),
         ({"weights_init": [0.5, 0.6]}, "weights_init must be 2 numbers"),
         ({"init": "k-means++"}, "init must be one of"),
-        ({"polish": "newton"}, "polish must be one of"),
+        ({"polish": "newton"}, "'polish' parameter"),
     ],
     ids=lambda x: str(x)[:40],
 )

@@ -13,7 +13,14 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.utils import get_tags
 
 import oracles
-from momentmix import CollapseWarning, KnownCovarianceMixture, Mixture, MomentMixture, MomentTensors
+from momentmix import (
+    CollapseWarning,
+    GaussianMixture,
+    KnownCovarianceMixture,
+    Mixture,
+    MomentMixture,
+    MomentTensors,
+)
 from momentmix.covariance import COVARIANCE_TYPES, Diagonal, Full, covariance_type, noise_covariance
 from momentmix.data.observed import CompletedRows
 from momentmix.data.parameters import Parameters
@@ -288,13 +295,13 @@ def test_gaps_do_not_make_a_fit_collapse():
     X = load_wine().data[rng.permutation(178)]
     train = X[:124].copy()
     train[rng.uniform(size=train.shape) < 0.3] = np.nan
-    fit = MomentMixture(3, covariance_type="tied", random_state=0).fit(train)
+    fit = GaussianMixture(3, covariance_type="tied", random_state=0).fit(train)
     assert len(fit.collapsed_) == 0
-    assert fit.score(X[124:]) > MomentMixture(1).fit(train).score(X[124:]) - 2
-    alone = MomentMixture(3, covariance_type="tied", prior=None, random_state=0).fit(train)
+    assert fit.score(X[124:]) > GaussianMixture(1).fit(train).score(X[124:]) - 2
+    alone = GaussianMixture(3, covariance_type="tied", prior=None, random_state=0).fit(train)
     assert alone.score(X[124:]) < fit.score(X[124:]) - 5
     with pytest.warns(CollapseWarning):
-        alone = MomentMixture(3, prior=None, random_state=0).fit(train)
+        alone = GaussianMixture(3, prior=None, random_state=0).fit(train)
     assert alone.score(X[124:]) < -100
 
 
@@ -342,17 +349,17 @@ def gappy():
 
 @pytest.fixture(scope="module")
 def iris_fit(gappy):
-    return MomentMixture(3, random_state=0).fit(gappy)
+    return GaussianMixture(3, random_state=0).fit(gappy)
 
 
 def test_a_fit_with_gaps(gappy, iris_fit):
     """Near that of all cells, at the value that score gives, and better than from the truth."""
-    whole = MomentMixture(3, random_state=0).fit(IRIS)
+    whole = GaussianMixture(3, random_state=0).fit(IRIS)
     assert adjusted_rand_score(iris_fit.predict(IRIS), whole.predict(IRIS)) > 0.85
     assert iris_fit.lower_bound_ == pytest.approx(iris_fit.score(gappy), rel=1e-12)
     assert abs(iris_fit.score_samples(gappy)[7]) < 1e-14  # nothing was seen, and that is certain
     np.testing.assert_allclose(iris_fit.predict_proba(gappy)[7], iris_fit.weights_, rtol=1e-12)
-    start = MomentMixture(
+    start = GaussianMixture(
         3,
         weights_init=whole.weights_,
         means_init=whole.means_,
@@ -360,7 +367,7 @@ def test_a_fit_with_gaps(gappy, iris_fit):
         prior=None,
         tol=1e-8,
     ).fit(gappy)
-    free = MomentMixture(3, prior=None, random_state=0, tol=1e-8).fit(gappy)
+    free = GaussianMixture(3, prior=None, random_state=0, tol=1e-8).fit(gappy)
     assert free.lower_bound_ > start.lower_bound_ - 0.005
     told = ~np.all(np.isnan(gappy), axis=1)
     p = int(told.sum())
@@ -375,7 +382,7 @@ def test_other_forms_of_gaps_are_the_same(gappy, iris_fit):
     other = pl.DataFrame(gappy, schema=list("abcd")).fill_nan(None)
     assert other["a"].null_count() > 0
     for table in (frame, other):
-        fit = MomentMixture(3, random_state=0).fit(table)
+        fit = GaussianMixture(3, random_state=0).fit(table)
         np.testing.assert_allclose(fit.means_, iris_fit.means_, rtol=1e-8)
         np.testing.assert_array_equal(fit.predict(table), iris_fit.predict(gappy))
         assert list(fit.feature_names_in_) == list("abcd")
@@ -386,17 +393,17 @@ def test_weights_repeats_and_order_give_the_same_fit(rng, gappy):
     noise = rng.uniform(0, 0.05, gappy.shape)
     many = np.repeat(np.arange(len(gappy)), counts)
     rng.shuffle(many)
-    model = MomentMixture(2, covariance_type="diag", random_state=0)
+    model = GaussianMixture(2, covariance_type="diag", random_state=0)
     one = model.fit(gappy, sample_weight=counts, noise_covariance=noise).means_
     other = model.fit(gappy[many], noise_covariance=noise[many]).means_
     np.testing.assert_allclose(one, other, rtol=1e-7)
 
 
 def test_zero_noise_is_none(gappy, iris_fit):
-    zero = MomentMixture(3, random_state=0).fit(gappy, noise_covariance=np.zeros(gappy.shape))
+    zero = GaussianMixture(3, random_state=0).fit(gappy, noise_covariance=np.zeros(gappy.shape))
     np.testing.assert_array_equal(zero.means_, iris_fit.means_)
-    whole = MomentMixture(2, random_state=0).fit(IRIS)
-    zero = MomentMixture(2, random_state=0).fit(IRIS, noise_covariance=0.0)
+    whole = GaussianMixture(2, random_state=0).fit(IRIS)
+    zero = GaussianMixture(2, random_state=0).fit(IRIS, noise_covariance=0.0)
     np.testing.assert_array_equal(zero.means_, whole.means_)
 
 
@@ -407,7 +414,7 @@ def test_deconvolution(kind, rng):
     V, _ = truth.sample(4000, 0)
     noise = rng.uniform(0.3, 2.0, V.shape)
     X = V + rng.normal(size=V.shape) * np.sqrt(noise)
-    fit = MomentMixture(2, covariance_type=kind, random_state=0).fit(X, noise_covariance=noise)
+    fit = GaussianMixture(2, covariance_type=kind, random_state=0).fit(X, noise_covariance=noise)
     np.testing.assert_allclose(fit.means_, truth.means, atol=0.2)
     np.testing.assert_allclose(matrices(fit.mixture_), [np.eye(2)] * 2, atol=0.35)
     behind, _ = fit.denoise(X, noise)
@@ -469,7 +476,7 @@ def test_moments_alone_in_one_pass(rng):
     X = rng.normal(size=(8000, 3)) + np.repeat([[0.0], [4.0]], 4000, axis=0)
     noise = rng.uniform(0, 0.5, X.shape)
     Y = with_gaps(rng, X + rng.normal(size=X.shape) * np.sqrt(noise), 0.2)
-    fit = MomentMixture(2, polish=None, random_state=0).fit(Y, noise_covariance=noise)
+    fit = MomentMixture(2, random_state=0).fit(Y, noise_covariance=noise)
     np.testing.assert_allclose(np.sort(fit.means_[:, 0]), [0, 4], atol=0.15)
     np.testing.assert_allclose(fit.covariances_, [np.eye(3)] * 2, atol=0.2)
 
@@ -490,8 +497,8 @@ def test_rows_on_a_cluster(rng):
         (0.2, 0.2, None),
         (noise, noise, None),
     ):
-        one = MomentMixture(2, prior=prior, **options).fit(X, noise_covariance=here)
-        other = MomentMixture(2, prior=prior, **options).fit(there, noise_covariance=far)
+        one = GaussianMixture(2, prior=prior, **options).fit(X, noise_covariance=here)
+        other = GaussianMixture(2, prior=prior, **options).fit(there, noise_covariance=far)
         assert other.lower_bound_ == pytest.approx(
             one.lower_bound_, abs=1e-7 if not prior else 1e-4
         )
@@ -512,15 +519,15 @@ def test_a_block_without_any_value(rng):
     X[np.all(np.isnan(X), axis=1), 0] = 0.0
     rng.shuffle(X)
     empty = np.vstack([np.full((1000, 2), np.nan), X])
-    one = MomentMixture(2, random_state=0).fit(da.from_array(X, chunks=(1000, 2)))
-    other = MomentMixture(2, random_state=0).fit(da.from_array(empty, chunks=(1000, 2)))
+    one = GaussianMixture(2, random_state=0).fit(da.from_array(X, chunks=(1000, 2)))
+    other = GaussianMixture(2, random_state=0).fit(da.from_array(empty, chunks=(1000, 2)))
     np.testing.assert_allclose(other.means_, one.means_, atol=1e-3)
     assert other.lower_bound_ == pytest.approx(one.lower_bound_, abs=1e-4)
 
 
 def test_light_rows_are_told_of(gappy):
     with pytest.warns(UserWarning, match="count as so many rows beside the prior"):
-        MomentMixture(1, random_state=0).fit(gappy, sample_weight=np.full(len(gappy), 0.01))
+        GaussianMixture(1, random_state=0).fit(gappy, sample_weight=np.full(len(gappy), 0.01))
 
 
 @pytest.mark.parametrize("shape", [(), (2,), (2, 2)])
@@ -559,7 +566,7 @@ def test_rows_that_become_as_many_as_features(rng):
 
 
 def test_tags_welcome_gaps():
-    for estimator in (MomentMixture(), KnownCovarianceMixture(2, 1.0)):
+    for estimator in (GaussianMixture(), KnownCovarianceMixture(2, 1.0)):
         assert get_tags(estimator).input_tags.allow_nan
 
 
@@ -579,7 +586,7 @@ def test_tags_welcome_gaps():
     ],
 )
 def test_bad_noise_is_refused_and_named(noise, match):
-    fit = MomentMixture(1).fit(IRIS)
+    fit = GaussianMixture(1).fit(IRIS)
     with pytest.raises(ValueError, match=match):
         fit.fit(IRIS, noise_covariance=noise)
     with pytest.raises(ValueError, match=match):
@@ -589,7 +596,7 @@ def test_bad_noise_is_refused_and_named(noise, match):
 
 def test_noise_may_be_missing_where_the_value_is(gappy):
     noise = np.where(np.isnan(gappy), np.nan, 0.01)
-    fit = MomentMixture(2, covariance_type="diag", random_state=0).fit(
+    fit = GaussianMixture(2, covariance_type="diag", random_state=0).fit(
         gappy, noise_covariance=noise
     )
     assert np.all(np.isfinite(fit.score_samples(gappy, noise)))
@@ -599,13 +606,13 @@ def test_an_empty_column_is_refused():
     X = IRIS.copy()
     X[:, 2] = np.nan
     with pytest.raises(ValueError, match="column 2 of X has no value"):
-        MomentMixture(2).fit(X)
+        GaussianMixture(2).fit(X)
     with pytest.raises(ValueError, match="column 'c' of X has no value"):
-        MomentMixture(2).fit(pd.DataFrame(X, columns=list("abcd")))
+        GaussianMixture(2).fit(pd.DataFrame(X, columns=list("abcd")))
     with pytest.raises(ValueError, match="infinity"):
-        MomentMixture(2).fit(np.where(np.isnan(X), np.inf, X))
+        GaussianMixture(2).fit(np.where(np.isnan(X), np.inf, X))
     with pytest.raises(ValueError, match="n_samples = 0, not counting"):
-        MomentMixture(2).fit(np.full((5, 2), np.nan))
+        GaussianMixture(2).fit(np.full((5, 2), np.nan))
 
 
 def test_a_column_of_one_value_and_one_of_constants(rng):
@@ -614,7 +621,7 @@ def test_a_column_of_one_value_and_one_of_constants(rng):
     X[1:, 2] = np.nan
     X[::3, 1] = np.nan
     with pytest.warns(CollapseWarning):
-        fit = MomentMixture(2, random_state=0).fit(X)
+        fit = GaussianMixture(2, random_state=0).fit(X)
     assert np.all(np.isfinite(fit.means_))
     assert np.isfinite(fit.lower_bound_)
 

@@ -10,7 +10,7 @@ from scipy.stats import norm
 from sklearn.datasets import load_digits
 from sklearn.metrics import adjusted_rand_score, roc_auc_score
 
-from momentmix import CollapseWarning, Mixture, MomentMixture
+from momentmix import CollapseWarning, GaussianMixture, Mixture
 from momentmix.covariance import covariance_type
 from momentmix.data.parameters import Parameters
 from momentmix.data.rounding import constant_columns, constant_variances, rounding_variances
@@ -46,7 +46,7 @@ def two_balls(n, apart):
 def test_two_balls_are_found_from_every_seed(kind, n, apart, least):
     X, y = two_balls(n, apart)
     for seed in range(3):
-        fit = MomentMixture(2, covariance_type=kind, random_state=seed).fit(X)
+        fit = GaussianMixture(2, covariance_type=kind, random_state=seed).fit(X)
         assert adjusted_rand_score(y, fit.predict(X)) > least
 
 
@@ -54,7 +54,7 @@ def test_two_balls_are_found_from_every_seed(kind, n, apart, least):
 @pytest.mark.parametrize(("m", "n"), [(2, 40), (3, 20), (4, 10)])
 def test_units_need_not_tell_the_groups(kind, m, n):
     X, y = balls(m, n, True, 0)
-    fit = MomentMixture(m, covariance_type=kind, random_state=0).fit(X)
+    fit = GaussianMixture(m, covariance_type=kind, random_state=0).fit(X)
     assert adjusted_rand_score(y, fit.predict(X)) > (0.9 if n > 10 else 0.65)
 
 
@@ -122,18 +122,18 @@ def test_groups_are_the_same_whatever_their_numbers():
 
 def test_starts_that_agree_are_told():
     X, _ = two_balls(10, 3)
-    fit = MomentMixture(2, random_state=0).fit(X)
+    fit = GaussianMixture(2, random_state=0).fit(X)
     assert fit.agreement_.starts >= fit.agreement_.agreeing >= 2
     assert len(fit.lower_bounds_) == fit.agreement_.starts
     assert not any("starts" in remark for remark in FitSummary.from_estimator(fit, X).remarks)
-    assert MomentMixture(1).fit(X).agreement_ is None
-    assert MomentMixture(2, means_init=fit.means_).fit(X).agreement_ is None
+    assert GaussianMixture(1).fit(X).agreement_ is None
+    assert GaussianMixture(2, means_init=fit.means_).fit(X).agreement_ is None
 
 
 def test_starts_that_disagree_are_told():
     """Of one Gaussian in many columns five components are found anew by each start."""
     X = np.random.default_rng(0).normal(size=(600, 20))
-    fit = MomentMixture(5, random_state=0).fit(X)
+    fit = GaussianMixture(5, random_state=0).fit(X)
     assert fit.agreement_.agreeing == 1 < fit.agreement_.starts
     assert 0 < fit.agreement_.gap < 5
     remark = FitSummary.from_estimator(fit, X).remarks[-1]
@@ -163,7 +163,7 @@ def test_rows_held_out_have_a_density_where_columns_were_constant(kind):
     X = load_digits().data
     a, b = np.array_split(np.random.default_rng(0).permutation(len(X)), 2)
     with pytest.warns(CollapseWarning, match="columns 0, .* constant"):
-        fit = MomentMixture(4, covariance_type=kind, random_state=0, tol=1e-3).fit(X[a][:300])
+        fit = GaussianMixture(4, covariance_type=kind, random_state=0, tol=1e-3).fit(X[a][:300])
     assert fit.score(X[b]) > -300
     assert fit.score_samples(X[b]).min() > -3000
 
@@ -175,7 +175,7 @@ def test_constant_columns_are_named_once_and_collapse_nothing(rng):
         warnings.simplefilter("always")
         import pandas
 
-        fit = MomentMixture(1).fit(pandas.DataFrame(X, columns=names))
+        fit = GaussianMixture(1).fit(pandas.DataFrame(X, columns=names))
     assert len(said) == 1
     assert "column site is constant" in str(said[0].message)
     assert len(fit.collapsed_) == 0
@@ -219,25 +219,25 @@ def ordinary_table(rng, p=400):
 @pytest.mark.parametrize("outliers", ["auto", 0.05])
 def test_ordinary_tables_are_fitted(kind, outliers, rng):
     X = ordinary_table(rng)
-    fit = MomentMixture(3, covariance_type=kind, outliers=outliers, random_state=0).fit(X)
+    fit = GaussianMixture(3, covariance_type=kind, outliers=outliers, random_state=0).fit(X)
     assert np.isfinite(fit.score(X))
     assert np.all(np.isfinite(fit.outlier_score(X)))
 
 
 def test_ten_rows_with_a_constant_column():
     X = np.c_[np.full(10, 0.1), np.random.default_rng(6).normal(size=(10, 2))]
-    fit = MomentMixture(1, outliers="auto").fit(X)
+    fit = GaussianMixture(1, outliers="auto").fit(X)
     assert np.isfinite(fit.score(X))
 
 
 def test_a_fit_with_outliers_ends():
     """Fits that used to widen the background without end; a bound on passes shows that they do."""
     rows = [[1, 1], [2, 2], [np.nan, 3], [4, 1], [5, 5], [6, 2]]
-    fit = MomentMixture(2, covariance_type="diag", outliers="auto", random_state=0).fit(rows)
+    fit = GaussianMixture(2, covariance_type="diag", outliers="auto", random_state=0).fit(rows)
     assert fit.n_passes_ < 3000
     X = ordinary_table(np.random.default_rng(3), 900)
     for seed in range(3):
-        fit = MomentMixture(3, covariance_type="tied", outliers=0.1, random_state=seed).fit(X)
+        fit = GaussianMixture(3, covariance_type="tied", outliers=0.1, random_state=seed).fit(X)
         assert fit.n_passes_ < 3000
         probabilities = fit.predict_proba(X, outliers=True)[:, -1]
         assert probabilities.mean() <= 0.1 + 2e-3
@@ -246,7 +246,7 @@ def test_a_fit_with_outliers_ends():
 @pytest.mark.parametrize(("p", "n"), [(50, 5), (80, 10), (150, 12), (300, 10)])
 def test_clean_rows_have_no_outliers(p, n):
     found = [
-        MomentMixture(1, outliers="auto", random_state=seed)
+        GaussianMixture(1, outliers="auto", random_state=seed)
         .fit(np.random.default_rng([seed, p, n]).normal(size=(p, n)))
         .outlier_share_
         > 0
@@ -268,14 +268,14 @@ def test_distances_of_few_gaussian_rows_are_no_misfit(kind, rng):
 
 def test_the_score_orders_rows_where_nobody_is_an_outlier(rng):
     X = np.concatenate([rng.normal(size=(300, 3)), rng.normal([9, 0, 0], size=(300, 3))])
-    fit = MomentMixture(2, outliers="auto", random_state=0).fit(X)
+    fit = GaussianMixture(2, outliers="auto", random_state=0).fit(X)
     assert fit.outlier_share_ == 0
     score = fit.outlier_score(X)
     assert len(np.unique(score)) == len(X)
     odd = np.array([[4.5, 0, 0], [0, 6, 0], [0.0, 0, 0]])
     between, far, central = fit.outlier_score(odd)
     assert min(between, far) > np.quantile(score, 0.999) > central
-    plain = MomentMixture(2, random_state=0).fit(X)
+    plain = GaussianMixture(2, random_state=0).fit(X)
     mixed = np.concatenate([X, rng.uniform(-4, 13, (60, 3))])
     labels = np.repeat([0, 1], [600, 60])
     ours = roc_auc_score(labels, plain.outlier_score(mixed))
@@ -316,7 +316,7 @@ def test_the_gaps_of_an_outlier_are_filled_with_what_is_usual(rng):
     X = np.concatenate([rng.normal(size=(300, 2)), rng.normal(size=(300, 2)) + 8])
     X[:, 1] += 0.9 * X[:, 0]
     X = np.concatenate([X, rng.uniform(-40, 40, (20, 2))])
-    fit = MomentMixture(2, outliers="auto", random_state=0).fit(X)
+    fit = GaussianMixture(2, outliers="auto", random_state=0).fit(X)
     usual = float(fit.weights_ @ fit.means_[:, 1])
     filled = fit.impute([[1e6, np.nan], [8.0, np.nan]])
     assert filled[0, 1] == pytest.approx(usual)

@@ -102,10 +102,10 @@ def test_places_are_the_order_of_the_indices(n, k):
     for row, index in enumerate(indices.tolist()):
         for s in range(k):
             shorter = index[:s] + index[s + 1 :]
-            assert packed_indices(n, k - 1)[packed.removed(n, k)[row, s]].tolist() == shorter
+            assert packed_indices(n, k - 1)[packed.removal_table(n, k)[row, s]].tolist() == shorter
         for a in range(n):
             longer = sorted([*index, a])
-            assert packed_indices(n, k + 1)[packed.extended(n, k)[row, a]].tolist() == longer
+            assert packed_indices(n, k + 1)[packed.extension_table(n, k)[row, a]].tolist() == longer
 
 
 @pytest.mark.parametrize(("n", "d"), [(1, 5), (2, 4), (3, 4)])
@@ -129,8 +129,8 @@ TABLES = {
     "order_starts": lambda: packed.order_starts(3, 4),
     "entry_orders": lambda: packed.entry_orders(3, 4),
     "all_multiplicities": lambda: packed.multiplicities(3, 4),
-    "removed": lambda: packed.removed(3, 4),
-    "extended": lambda: packed.extended(3, 4),
+    "removed": lambda: packed.removal_table(3, 4),
+    "extended": lambda: packed.extension_table(3, 4),
     "square_places": lambda: packed.square_places(3),
     "counts": lambda: isserlis.derivative_tables(3, 4).counts,
     "lower": lambda: isserlis.derivative_tables(3, 4).lower,

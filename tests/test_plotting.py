@@ -13,10 +13,10 @@ import pytest
 from matplotlib.testing.compare import compare_images
 from matplotlib.testing.decorators import remove_ticks_and_titles
 
-from momentmix import Mixture, MomentMixture, MomentTensors, Samples, plotting
+from momentmix import GaussianMixture, Mixture, MomentTensors, Samples, plotting
 from momentmix.distributions.background import Background
 from momentmix.plotting import MixtureDisplay
-from momentmix.plotting.marks import parted
+from momentmix.plotting.marks import push_apart
 from momentmix.plotting.mixtures import mass_levels
 
 IMAGES = Path(__file__).parent / "images"
@@ -187,12 +187,12 @@ def test_components_are_numbered():
 
 def test_numbers_do_not_hide_each_other():
     places = np.array([[0.0, 0], [0, 0], [0, 0], [5, 0], [200, 0]])
-    shifts = parted(places, 11)
+    shifts = push_apart(places, 11)
     between = np.linalg.norm((places + shifts)[:, None] - (places + shifts), axis=2)
     assert np.min(between[np.triu_indices(5, 1)]) > 10
     np.testing.assert_array_equal(shifts[4], 0)
     assert np.max(np.abs(shifts)) < 40
-    assert parted(places[:1], 11).tolist() == [[0, 0]]
+    assert push_apart(places[:1], 11).tolist() == [[0, 0]]
 
 
 def test_colours_differ_and_show_on_light_and_dark():
@@ -224,7 +224,7 @@ def test_long_names_are_cut_in_small_pictures():
 
 def test_display():
     X = rows(SPACE)
-    fit = MomentMixture(2, covariance_type="diag", random_state=0).fit(X)
+    fit = GaussianMixture(2, covariance_type="diag", random_state=0).fit(X)
     display = MixtureDisplay.from_estimator(fit, X)
     assert display.features == [0, 2]
     assert display.figure_ is display.ax_.figure
@@ -239,14 +239,14 @@ def test_display():
     with pytest.raises(ValueError, match="features must be one or two positions"):
         MixtureDisplay(SPACE, features=[0, 1, 2])
     with pytest.raises(TypeError, match="call fit first"):
-        MixtureDisplay.from_estimator(MomentMixture(2))
+        MixtureDisplay.from_estimator(GaussianMixture(2))
     with pytest.raises(ValueError, match="the truth has 4"):
         plotting.plot_recovery(PLANE, SPACE)
     plt.close("all")
 
 
 def test_no_moment_start_is_said():
-    fit = MomentMixture(1, random_state=0).fit(rows(SPACE))
+    fit = GaussianMixture(1, random_state=0).fit(rows(SPACE))
     fit.history_ = []
     assert plotting.plot_history(fit).texts[0].get_text() == "no moment start led here"
     plt.close("all")

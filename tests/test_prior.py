@@ -4,16 +4,16 @@ import warnings
 
 import numpy as np
 import pytest
+import sklearn.mixture
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.linalg import eigh, logm
 from scipy.stats import ortho_group
 from sklearn.datasets import load_iris, load_wine
 from sklearn.metrics import adjusted_rand_score
-from sklearn.mixture import GaussianMixture
 from sklearn.preprocessing import StandardScaler
 
-from momentmix import CollapseWarning, Mixture, MomentMixture
+from momentmix import CollapseWarning, GaussianMixture, Mixture
 from momentmix.covariance import Diagonal, Full, Tied, covariance_type
 from momentmix.data.frame import Frame
 from momentmix.data.parameters import Parameters
@@ -212,7 +212,7 @@ def test_no_component_on_the_floor_without_a_warning(X, kind, prior):
     """Of rounded, repeated, collinear or few rows; the floor by generalised eigenvalues."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        fit = MomentMixture(3, covariance_type=kind, prior=prior, random_state=0).fit(X)
+        fit = GaussianMixture(3, covariance_type=kind, prior=prior, random_state=0).fit(X)
     total = np.cov(X.T, bias=True).reshape(X.shape[1], -1)
     if kind == "diag":  # what the type can see of it
         total = np.diag(np.diag(total))
@@ -231,11 +231,11 @@ def test_no_component_on_the_floor_without_a_warning(X, kind, prior):
 
 
 def test_the_floor_is_the_best_covariance_above_it(rng):
-    """log|S| + tr C S⁻¹ has its least value, of all S ⪰ F, where ``raised`` puts it."""
+    """log|S| + tr C S⁻¹ has its least value, of all S ⪰ F, where ``raise_to`` puts it."""
     C = np.diag([4.0, 1e-4, 0.5])
     L = rng.normal(size=(3, 3)) * 0.3
     F = L @ L.T + 0.05 * np.eye(3)
-    S = Full.raised(C, F)
+    S = Full.raise_to(C, F)
     assert np.linalg.eigvalsh(S - F)[0] > -1e-12
     assert Full.on_floor(S, F)[0]
 
@@ -244,7 +244,7 @@ def test_the_floor_is_the_best_covariance_above_it(rng):
 
     for _ in range(50):
         D = rng.normal(size=(3, 3)) * 0.1
-        other = Full.raised(S + (D + D.T) / 2, F)
+        other = Full.raise_to(S + (D + D.T) / 2, F)
         assert cost(other) >= cost(S) - 1e-9
 
 
@@ -280,12 +280,12 @@ def test_a_component_is_no_narrower_than_rounding(rng):
     ages = np.round(np.concatenate([rng.normal(30, 6, 300), rng.normal(50, 6, 300)]))[:, None]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        fit = MomentMixture(2, random_state=0).fit(ages)
+        fit = GaussianMixture(2, random_state=0).fit(ages)
     np.testing.assert_allclose(np.sort(fit.means_[:, 0]), [30, 50], atol=2.5)
     assert np.min(fit.covariances_) > 10
     spike = np.r_[np.full(200, 41.0), rng.normal(30, 6, 100).round()][:, None]
     with pytest.warns(CollapseWarning, match="no extent in some direction"):
-        fit = MomentMixture(2, random_state=0).fit(spike)
+        fit = GaussianMixture(2, random_state=0).fit(spike)
     assert np.min(fit.covariances_) >= 1 / 12
     assert list(fit.collapsed_) == [0]
 
@@ -305,12 +305,12 @@ def wine():
 def test_ordinary_tables_get_the_right_groups(wine):
     """The README's and the switching page's examples: no spikes, at least as good as EM."""
     for X, y in (wine, (IRIS, load_iris().target)):
-        theirs = GaussianMixture(3, n_init=10, random_state=0).fit(X)
+        theirs = sklearn.mixture.GaussianMixture(3, n_init=10, random_state=0).fit(X)
         best = adjusted_rand_score(y, theirs.predict(X))
         for seed in range(2):
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
-                fit = MomentMixture(3, random_state=seed).fit(X)
+                fit = GaussianMixture(3, random_state=seed).fit(X)
             assert adjusted_rand_score(y, fit.predict(X)) >= best - 1e-9
             assert len(fit.collapsed_) == 0
             assert fit.prior_strength_ == 3 * X.shape[1] - 1
@@ -321,9 +321,9 @@ def test_ordinary_tables_get_the_right_groups(wine):
 
 def test_without_the_prior_the_likelihood_is_higher_and_says_so(wine):
     X, _ = wine
-    held = MomentMixture(3, random_state=0).fit(X)
+    held = GaussianMixture(3, random_state=0).fit(X)
     with pytest.warns(CollapseWarning, match=r"rests? on about .* rows"):
-        free = MomentMixture(3, prior=None, random_state=0).fit(X)
+        free = GaussianMixture(3, prior=None, random_state=0).fit(X)
     assert free.lower_bound_ > held.lower_bound_
     assert free.log_posterior_ == free.lower_bound_
     assert free.prior_strength_ == 0
@@ -333,24 +333,24 @@ def test_cross_validation_chooses_a_strength_that_fits():
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 2, 60)
     alike = rng.normal(size=(60, 4)) + 4 * labels[:, None]
-    fit = MomentMixture(2, prior="cv", random_state=0).fit(alike)
+    fit = GaussianMixture(2, prior="cv", random_state=0).fit(alike)
     assert fit.prior_strength_ >= Full.customary_strength(4)
     unlike = rng.normal(size=(60, 4)) * np.where(labels, 0.01, 10.0)[:, None]
-    fit = MomentMixture(2, prior="cv", random_state=0).fit(unlike)
+    fit = GaussianMixture(2, prior="cv", random_state=0).fit(unlike)
     assert fit.prior_strength_ < Full.customary_strength(4)
 
 
 def test_a_number_is_a_strength_and_bad_ones_are_refused():
-    weak = MomentMixture(3, prior=0.1, random_state=0).fit(IRIS)
-    firm = MomentMixture(3, prior=1e4, random_state=0).fit(IRIS)
-    tied = MomentMixture(3, covariance_type="tied", random_state=0).fit(IRIS)
+    weak = GaussianMixture(3, prior=0.1, random_state=0).fit(IRIS)
+    firm = GaussianMixture(3, prior=1e4, random_state=0).fit(IRIS)
+    tied = GaussianMixture(3, covariance_type="tied", random_state=0).fit(IRIS)
     apart = [np.ptp(np.log(f.covariances_[:, 0, 0])) for f in (weak, firm)]
     assert apart[0] > 0.3
     assert apart[1] < 0.05
     np.testing.assert_allclose(firm.covariances_[0], tied.covariances_, rtol=0.3, atol=0.02)
     for bad in (-1, "strong", True):
         with pytest.raises(ValueError, match="prior must be a number of at least 0"):
-            MomentMixture(2, prior=bad).fit(IRIS)
+            GaussianMixture(2, prior=bad).fit(IRIS)
 
 
 def test_orders_that_auto_takes():
@@ -383,5 +383,5 @@ def test_parameters_as_one_vector_go_there_and_back():
 def test_eigenvalues_far_apart():
     """Fewer rows than features, on which LAPACK's fastest way to eigenvalues has failed."""
     X = paper_mixture(0.1, 0).sample(8000, 0)[0][:50]
-    fit = MomentMixture(2, random_state=24).fit(X)
+    fit = GaussianMixture(2, random_state=24).fit(X)
     assert np.isfinite(fit.lower_bound_)

@@ -126,7 +126,7 @@ def test_binomial_theorem_for_tensors(v, u, d):
     np.testing.assert_allclose(total, dense.outer_power(v + u, d), rtol=1e-10, atol=1e-10)
 
 
-def augmented(P, omega):
+def augment(P, omega):
     """The distribution of (X, ω), built in one more dimension."""
     n = P.n_features
     if isinstance(P, mm.Samples):
@@ -146,7 +146,7 @@ def augmented(P, omega):
 def test_augmentation_is_weights_over_orders(pair, d, omega):
     """§4.3: one more coordinate ω, or weights C(d,k) ω^(2(d-k))."""
     P, Q = pair
-    longer = augmented(P, omega), augmented(Q, omega)
+    longer = augment(P, omega), augment(Q, omega)
     weights = mm.augmented_weights(d, omega)
     tolerance = 1e-11 * (scale_of(*longer, d) + scale_of(P, Q, weights))
     assert abs(mm.inner(*longer, d) - mm.inner(P, Q, weights)) < tolerance

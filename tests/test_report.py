@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from browser import Page, chromium
-from momentmix import Mixture, MomentMixture, MomentTensors
+from momentmix import GaussianMixture, Mixture, MomentTensors
 from momentmix.report import page, write_report
 from momentmix.report.fits import choices_section
 from momentmix.selection import choose_components
@@ -244,7 +244,7 @@ def test_parameters_have_their_standard_errors(tmp_path):
     apart = np.vstack([rng.normal(0, 1, (150, 2)), rng.normal(8, 1, (50, 2))])
     near = rng.normal(0, 1, (120, 2))
     for name, X in (("apart", apart), ("near", near)):
-        gm = MomentMixture(2, random_state=0).fit(X)
+        gm = GaussianMixture(2, random_state=0).fit(X)
         write_report(tmp_path / f"{name}.html", FitSummary.from_estimator(gm, X))
     text = (tmp_path / "apart.html").read_text(encoding="utf-8")
     assert "How sure the parameters are" in text
@@ -254,10 +254,10 @@ def test_parameters_have_their_standard_errors(tmp_path):
 
 
 def test_certainty_is_that_of_scikit_learn(browser, reports):
-    from sklearn.mixture import GaussianMixture
+    import sklearn.mixture
 
     summary = many_components(15, 2)
-    em = GaussianMixture(15)
+    em = sklearn.mixture.GaussianMixture(15)
     em.weights_, em.means_ = summary.mixture.weights, summary.mixture.means
     em.precisions_cholesky_ = np.linalg.cholesky(np.linalg.inv(summary.mixture.covariances))
     p, labels = em.predict_proba(summary.X), em.predict(summary.X)

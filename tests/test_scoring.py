@@ -6,13 +6,13 @@ import dask.array
 import numpy as np
 import pytest
 
-from momentmix import KnownCovarianceMixture, Mixture, MomentMixture
+from momentmix import GaussianMixture, KnownCovarianceMixture, Mixture
 from momentmix.covariance import covariance_type
 from momentmix.data.parameters import Parameters
 from momentmix.likelihood.information import information
 from momentmix.likelihood.newton import climb
 from momentmix.likelihood.scores import Directions
-from momentmix.likelihood.scoring import scored, slope_of_sums, with_secant
+from momentmix.likelihood.scoring import climb_by_scoring, slope_of_sums, with_secant
 from test_information import KINDS, MANNERS, case
 
 pytestmark = pytest.mark.usefixtures("passes_everywhere")
@@ -43,25 +43,25 @@ def rows():
 
 @pytest.fixture(scope="module")
 def fitted(rows):
-    return MomentMixture(3, polish="newton", random_state=0).fit(rows)
+    return GaussianMixture(3, init_params="moments", method="newton", random_state=0).fit(rows)
 
 
 def test_few_passes_lead_to_the_maximum(fitted, rows):
     assert fitted.converged_
     assert fitted.n_passes_ <= 6
-    problem, _ = fitted._standing(rows, None, None)
+    problem, _ = fitted._problem_of_fit(rows, None, None)
     start = problem.frame.forward(Parameters.of(fitted.mixture_))
     top = climb(problem.likelihood, start, tol=1e-12, max_iter=50)
     value = problem.likelihood.value(start) - problem.likelihood.penalty(start)
     assert top.log_posterior - value < 1e-5
-    long = MomentMixture(3, random_state=0, tol=1e-9, max_iter=2000).fit(rows)
+    long = GaussianMixture(3, random_state=0, tol=1e-9, max_iter=2000).fit(rows)
     assert fitted.log_posterior_ > long.log_posterior_ - 1e-5
     assert fitted.n_passes_ < long.n_passes_ / 5
 
 
 def test_rows_on_dask_end_where_rows_in_memory_do(fitted, rows):
     D = dask.array.from_array(rows, chunks=(10_000, 3))
-    fit = MomentMixture(3, polish="newton", random_state=0).fit(D)
+    fit = GaussianMixture(3, init_params="moments", method="newton", random_state=0).fit(D)
     assert fit.converged_
     assert fit.n_passes_ <= 8
     assert fit.score(rows) == pytest.approx(fitted.score(rows), abs=2e-5)
@@ -70,8 +70,10 @@ def test_rows_on_dask_end_where_rows_in_memory_do(fitted, rows):
 
 @pytest.mark.parametrize("kind", ["tied", "diag", "spherical"])
 def test_all_types_can_be_scored(kind, rows):
-    fit = MomentMixture(3, covariance_type=kind, polish="newton", random_state=0).fit(rows)
-    em = MomentMixture(
+    fit = GaussianMixture(
+        3, covariance_type=kind, init_params="moments", method="newton", random_state=0
+    ).fit(rows)
+    em = GaussianMixture(
         3, covariance_type=kind, means_init=fit.means_, random_state=0, tol=1e-8
     ).fit(rows)
     assert fit.log_posterior_ > em.log_posterior_ - 1e-4
@@ -80,19 +82,19 @@ def test_all_types_can_be_scored(kind, rows):
 def test_gaps_can_be_scored(rows):
     X = rows[:6000].copy()
     X[np.random.default_rng(1).uniform(size=X.shape) < 0.1] = np.nan
-    fit = MomentMixture(3, polish="newton", random_state=0).fit(X)
-    em = MomentMixture(3, means_init=fit.means_, random_state=0, tol=1e-8).fit(X)
+    fit = GaussianMixture(3, init_params="moments", method="newton", random_state=0).fit(X)
+    em = GaussianMixture(3, means_init=fit.means_, random_state=0, tol=1e-8).fit(X)
     assert fit.log_posterior_ > em.log_posterior_ - 1e-4
 
 
 def test_steps_that_do_not_gain_are_taken_back(rows, rng):
     """From a poor start every value along the way is higher than the one before."""
-    fit = MomentMixture(3, random_state=0, max_iter=1, tol=10.0).fit(rows[:2000])
-    problem, _ = fit._standing(rows[:2000], None, None)
+    fit = GaussianMixture(3, random_state=0, max_iter=1, tol=10.0).fit(rows[:2000])
+    problem, _ = fit._problem_of_fit(rows[:2000], None, None)
     likelihood = problem.likelihood
     start = problem.frame.forward(Parameters.of(fit.mixture_))
     values = []
-    result, _, by_em = scored(
+    result, _, by_em = climb_by_scoring(
         likelihood, start, rng, tol=1e-7, max_iter=200, callback=lambda i, v: values.append(v)
     )
     assert result.converged
@@ -102,14 +104,14 @@ def test_steps_that_do_not_gain_are_taken_back(rows, rng):
 
 
 def test_newton_is_not_for_known_noise(rows):
-    with pytest.raises(ValueError, match="polish must be one of"):
+    with pytest.raises(ValueError, match="'polish' parameter"):
         KnownCovarianceMixture(3, 1.0, polish="newton").fit(rows[:100])
 
 
 @pytest.mark.parametrize("kind", ["full", "tied", "diag", "spherical"])
 def test_a_fit_of_rows_elsewhere_knows_its_standard_errors(kind, rows):
     """In the order of its components, as another pass finds them."""
-    model = MomentMixture(3, covariance_type=kind, random_state=0)
+    model = GaussianMixture(3, covariance_type=kind, random_state=0)
     with mock.patch("momentmix.data.blocks.draw_size", return_value=15_000):
         fit = model.fit_batches([rows[:10_000], rows[10_000:]])
     for mine, theirs in zip(fit.standard_errors(), fit.standard_errors(rows), strict=True):
@@ -137,8 +139,8 @@ def test_em_takes_over_where_scoring_leads_nowhere(rows):
     """As where parameters are too many for their curvature; the fit says who finished it."""
     few = mock.patch("momentmix.likelihood.scoring.MOST_PARAMETERS", 10)
     with few, pytest.warns(UserWarning, match="EM took over"):
-        fit = MomentMixture(3, polish="newton", random_state=0).fit(rows)
-    em = MomentMixture(3, random_state=0, tol=1e-8, max_iter=1000).fit(rows)
+        fit = GaussianMixture(3, init_params="moments", method="newton", random_state=0).fit(rows)
+    em = GaussianMixture(3, random_state=0, tol=1e-8, max_iter=1000).fit(rows)
     assert fit.log_posterior_ > em.log_posterior_ - 1e-4
 
 
@@ -147,9 +149,14 @@ def test_the_more_rows_the_nearer_to_the_maximum():
     truth = Mixture([0.6, 0.4], [[0.0, 0.0], [2.0, 1.0]], np.ones((2, 2)), "diag")
     X = truth.sample(5000, 0)[0]
     w = np.full(len(X), 1e6)  # as if there were five billion rows
-    options = {"covariance_type": "diag", "polish": "newton", "random_state": 0}
-    fit = MomentMixture(2, **options).fit(X, sample_weight=w)
-    problem, _ = fit._standing(X, w, None)
+    options = {
+        "covariance_type": "diag",
+        "init_params": "moments",
+        "method": "newton",
+        "random_state": 0,
+    }
+    fit = GaussianMixture(2, **options).fit(X, sample_weight=w)
+    problem, _ = fit._problem_of_fit(X, w, None)
     at = problem.frame.forward(Parameters.of(fit.mixture_))
     top = climb(problem.likelihood, at, tol=1e-14, max_iter=50)
     left = top.log_posterior - problem.likelihood.value(at) + problem.likelihood.penalty(at)

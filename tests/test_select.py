@@ -13,7 +13,14 @@ from scipy.stats import multivariate_normal
 from sklearn.metrics import adjusted_rand_score
 from sklearn.model_selection import KFold
 
-from momentmix import KnownCovarianceMixture, Mixture, MomentMixture, MomentTensors, select
+from momentmix import (
+    GaussianMixture,
+    KnownCovarianceMixture,
+    Mixture,
+    MomentMixture,
+    MomentTensors,
+    select,
+)
 from momentmix.selection import Selection, best_choice
 
 TRUTH = Mixture([0.45, 0.35, 0.2], [[0, 0], [6, 1], [1, 8]], [[1, 4], [4, 1], [0.5, 1]], "diag")
@@ -74,7 +81,7 @@ def test_the_best_of_each_type_is_as_good_as_a_fit_of_its_own(selection):
     for name in ("full", "tied", "diag", "spherical"):
         alike = [choice for choice in selection.table if choice.covariance_type == name]
         best = best_choice(alike)
-        alone = MomentMixture(best.n_components, covariance_type=name, random_state=1).fit(X)
+        alone = GaussianMixture(best.n_components, covariance_type=name, random_state=1).fit(X)
         assert best.fit.log_posterior_ > alone.log_posterior_ - 1e-4
         assert (best.fit.n_components, best.fit.covariance_type) == (best.n_components, name)
 
@@ -108,7 +115,7 @@ def test_other_criteria(selection):
     for choice in held.table:
         scores = []
         for train, test in folds.split(X):
-            gm = MomentMixture(choice.n_components, covariance_type="diag", random_state=0)
+            gm = GaussianMixture(choice.n_components, covariance_type="diag", random_state=0)
             scores.append(gm.fit(X[train]).score(X[test]))
         assert abs(choice.cv - np.mean(scores)) < 0.01  # by other folds
     assert held.chosen.n_components == 3
@@ -154,16 +161,17 @@ def test_gaps_and_errors():
     np.testing.assert_allclose(
         choice.log_likelihood, p * found.best.score(Y, noise_covariance=0.25)
     )
-    alone = MomentMixture(3, covariance_type="diag", random_state=0).fit(Y, noise_covariance=0.25)
+    alone = GaussianMixture(3, covariance_type="diag", random_state=0).fit(Y, noise_covariance=0.25)
     assert found.best.log_posterior_ > alone.log_posterior_ - 1e-4
 
 
-def test_moments_and_other_settings_are_fitted_one_by_one():
-    found = select(X, [1, 2, 3], "diag", polish=None, random_state=0)
-    alone = MomentMixture(3, covariance_type="diag", polish=None, random_state=0).fit(X)
+def test_starts_at_moments_are_fitted_one_by_one():
+    moments = {"init_params": "moments", "random_state": 0}
+    found = select(X, [1, 2, 3], "diag", **moments)
+    alone = GaussianMixture(3, covariance_type="diag", **moments).fit(X)
     np.testing.assert_allclose(found.table[2].bic, alone.bic(X))
     with pytest.raises(ValueError, match="goes on from fits by EM"):
-        select(X, [1, 2], "diag", "cv", polish=None)
+        select(X, [1, 2], "diag", "cv", **moments)
 
 
 def test_large_data_are_looked_at_in_a_sample(monkeypatch):
@@ -207,36 +215,42 @@ def test_a_collapsed_fit_is_passed_over(selection):
 
 
 def test_the_estimator_chooses_by_itself():
-    auto = MomentMixture("auto", covariance_type="auto", random_state=0).fit(X)
+    auto = GaussianMixture("auto", covariance_type="auto", random_state=0).fit(X)
     assert (auto.n_components_, auto.covariance_type_) == (3, "diag")
     assert auto.covariances_.shape == (3, 2)
     assert (auto.n_components, auto.covariance_type) == ("auto", "auto")
-    alone = MomentMixture(3, covariance_type="diag", random_state=0).fit(X)
+    alone = GaussianMixture(3, covariance_type="diag", random_state=0).fit(X)
     assert (alone.n_components_, alone.covariance_type_) == (3, "diag")
     np.testing.assert_allclose(auto.bic(X), alone.bic(X), rtol=1e-5)
     assert auto.predict_proba(X).shape == (500, 3)
     again = auto.set_params(warm_start=True).fit(X)
     assert again.n_components_ == 3
-    five = MomentMixture(5, covariance_type="auto", random_state=0).fit(X)
+    five = GaussianMixture(5, covariance_type="auto", random_state=0).fit(X)
     assert five.n_components_ == 5
     weights = np.where(LABELS == 2, 0, 1)
-    assert MomentMixture("auto", random_state=0).fit(X, sample_weight=weights).n_components_ == 2
+    assert GaussianMixture("auto", random_state=0).fit(X, sample_weight=weights).n_components_ == 2
 
 
 def test_where_auto_is_refused():
-    auto = MomentMixture("auto")
-    moments = MomentTensors.from_samples(X, 4)
-    for call in (lambda: auto.partial_fit(X), lambda: auto.fit_moments(moments)):
-        with pytest.raises(ValueError, match="n_components='auto' compares likelihoods of rows"):
+    auto, moments = GaussianMixture("auto"), MomentTensors.from_samples(X, 4)
+    of_moments = MomentMixture("auto")
+    for call in (
+        lambda: of_moments.fit(X),
+        lambda: of_moments.partial_fit(X),
+        lambda: of_moments.fit_moments(moments),
+    ):
+        with pytest.raises(ValueError, match=r"n_components='auto' compares.*GaussianMixture"):
             call()
     with pytest.raises(ValueError, match="covariance_type='auto' compares"):
-        MomentMixture(2, covariance_type="auto", means_init=X[:2]).fit(X)
-    with pytest.raises(ValueError, match="polish=None"):
-        MomentMixture("auto", polish=None).fit(X)
+        GaussianMixture(2, covariance_type="auto", means_init=X[:2]).fit(X)
+    with pytest.raises(ValueError, match="init_params='moments'"):
+        GaussianMixture("auto", init_params="moments").fit(X)
     dask = pytest.importorskip("dask.array")
     with pytest.raises(ValueError, match="elsewhere"):
         auto.fit(dask.from_array(X))
-    with pytest.raises(ValueError, match="n_components must be a whole number"):
+    with pytest.raises(
+        ValueError, match="'n_components' parameter of KnownCovarianceMixture must be an int"
+    ):
         KnownCovarianceMixture("auto", 1.0).fit(X)
     assert not hasattr(auto, "mixture_")
 

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from momentmix import KnownCovarianceMixture, Mixture, MomentMixture, MomentTensors
+from momentmix import GaussianMixture, KnownCovarianceMixture, Mixture, MomentMixture, MomentTensors
 from momentmix.blocks import batches as batches_module
 from momentmix.blocks.batches import Batch, in_pieces
 from momentmix.blocks.rows import EACH
@@ -43,7 +43,7 @@ WANT = MomentTensors.from_samples(X, 4)
 
 @pytest.fixture(scope="module")
 def fitted():
-    return MomentMixture(3, polish=None, random_state=0).fit(X)
+    return MomentMixture(3, random_state=0).fit(X)
 
 
 @pytest.fixture(scope="module")
@@ -138,7 +138,7 @@ ONCE = ("reader", "result", "Flight", "generator of tables")
 def test_engines(kind, table, path, server, fitted):
     make = sources(table, path, server)[kind]
     assert_moments(MomentTensors.from_batches(make(), 4))
-    there = MomentMixture(3, polish=None, random_state=0).fit_batches(make())
+    there = MomentMixture(3, random_state=0).fit_batches(make())
     assert_same(there, fitted)
     assert list(there.feature_names_in_) == NAMES
     assert there.n_passes_ == 1
@@ -165,16 +165,16 @@ def test_arrays(fitted):
     for source in (X, parts, again, again(), da.from_array(X, chunks=(900, 3)), lambda: X):
         if not hasattr(source, "__next__"):
             assert_moments(MomentTensors.from_batches(source, 4), names=[])
-        assert_same(MomentMixture(3, polish=None, random_state=0).fit_batches(source), fitted)
+        assert_same(MomentMixture(3, random_state=0).fit_batches(source), fitted)
         if hasattr(source, "__next__"):
             assert next(source, None) is None
 
 
 def test_polish_reads_again(path):
     relation = duckdb.read_parquet(path)
-    here = MomentMixture(3, random_state=0).fit(X)
+    here = GaussianMixture(3, random_state=0).fit(X)
     for source in (relation, lambda: relation, pl.scan_parquet(path)):
-        there = MomentMixture(3, random_state=0).fit_batches(source, columns=NAMES)
+        there = GaussianMixture(3, random_state=0).fit_batches(source, columns=NAMES)
         assert there.lower_bound_ == pytest.approx(here.lower_bound_, abs=1e-6)
         assert there.n_passes_ > 2
     known = KnownCovarianceMixture(3, 1.0, random_state=0)
@@ -193,8 +193,8 @@ def test_weights_in_a_column_and_in_pairs(path, table):
         assert_moments(MomentTensors.from_batches(source, 4, **chosen), want)
     pairs = [(table.slice(a, 1000), W[a : a + 1000]) for a in range(0, 3000, 1000)]
     assert_moments(MomentTensors.from_batches(pairs, 4), want)
-    here = MomentMixture(3, polish=None, random_state=0).fit(X, sample_weight=W)
-    there = MomentMixture(3, polish=None, random_state=0)
+    here = MomentMixture(3, random_state=0).fit(X, sample_weight=W)
+    there = MomentMixture(3, random_state=0)
     assert_same(there.fit_batches(ds.dataset(path), **chosen), here)
     assert_same(there.fit_batches(iter(pairs)), here)
 
@@ -225,7 +225,7 @@ def test_gaps_take_one_pass(table):
     assert_moments(MomentTensors.from_batches(frame, 4, missing="pairwise"), want)
     with pytest.raises(ValueError, match="row 1"):
         MomentTensors.from_batches(frame, 4)
-    options = {"covariance_type": "spherical", "polish": None, "random_state": 0}
+    options = {"covariance_type": "spherical", "random_state": 0}
     here = MomentMixture(3, **options).partial_fit(gappy)
     for source in (iter([gappy[:1000], gappy[1000:]]), frame.lazy()):
         there = MomentMixture(3, **options).fit_batches(source)
@@ -238,7 +238,7 @@ def test_csv_in_chunks_and_a_database(tmp_path, fitted):
     frame.to_csv(tmp_path / "rows.csv", index=False)
     read = {"chunksize": 700, "float_precision": "round_trip"}
     with pd.read_csv(tmp_path / "rows.csv", **read) as chunks:
-        assert_same(MomentMixture(3, polish=None, random_state=0).fit_batches(chunks), fitted)
+        assert_same(MomentMixture(3, random_state=0).fit_batches(chunks), fitted)
     connection = sqlite3.connect(":memory:")  # which stays in its thread
     frame.to_sql("rows", connection, index=False)
     there = MomentTensors.from_batches(
@@ -273,15 +273,17 @@ class Untouched:
 
 def test_what_can_be_read_once_is_refused_before_it_is_read(table):
     for source in (Untouched(), table.to_reader()):
-        with pytest.raises(ValueError, match=r"can be read once.*polish=None.*fit_batches\(lambda"):
-            MomentMixture(3).fit_batches(source)
+        with pytest.raises(
+            ValueError, match=r"can be read once.*MomentMixture.*fit_batches\(lambda"
+        ):
+            GaussianMixture(3).fit_batches(source)
     with pytest.raises(ValueError, match="can be read once"):
         KnownCovarianceMixture(3, 1.0).fit_batches(source)
     assert source.read_all().num_rows == 3000
     kept = iter([X])
     few = mock.patch("momentmix.data.blocks.draw_size", return_value=500)  # the rest stays there
     with few, pytest.raises(ValueError, match="no rows"):
-        MomentMixture(2, random_state=0).fit_batches(lambda: kept)
+        GaussianMixture(2, random_state=0).fit_batches(lambda: kept)
 
 
 def test_datasets_with_partitions_and_filters(tmp_path):
@@ -327,17 +329,17 @@ def test_columns_that_cannot_be(path, table):
 def test_nothing_to_read(table):
     for source in ([], iter([]), list, table.slice(0, 0), table.slice(0, 0).to_reader()):
         with pytest.raises(ValueError, match="no rows"):
-            MomentMixture(1, polish=None).fit_batches(source)
+            MomentMixture(1).fit_batches(source)
     for source in ("rows.csv", {"a": X}, 7):
         with pytest.raises(TypeError, match="cannot read batches from"):
-            MomentMixture(1).fit_batches(source)
+            GaussianMixture(1).fit_batches(source)
 
 
 def test_fit_says_where_to_go(path, table):
     for source in (pl.scan_parquet(path), duckdb.read_parquet(path), ds.dataset(path),
                    table.to_reader()):  # fmt: skip
         with pytest.raises(TypeError, match="call fit_batches"):
-            MomentMixture(2).fit(source)
+            GaussianMixture(2).fit(source)
 
 
 # Spark
@@ -349,10 +351,10 @@ def test_spark(spark, path, fitted):
     here = MomentTensors.from_samples(X, 4, W)
     for source in (frame, many):
         assert_moments(MomentTensors.from_batches(source, 4, columns=NAMES, weights="w"), here)
-    there = MomentMixture(3, polish=None, random_state=0).fit_batches(many, columns=NAMES)
+    there = MomentMixture(3, random_state=0).fit_batches(many, columns=NAMES)
     assert_same(there, fitted)
     assert there.n_passes_ == 1
-    polished = MomentMixture(3, random_state=0, max_iter=1)
+    polished = GaussianMixture(3, random_state=0, max_iter=1)
     polished.fit_batches(frame.coalesce(1).cache(), columns=NAMES)
     assert polished.score(X) > fitted.score(X)
     empty = frame.select(NAMES).filter("a < -1e9")
@@ -382,7 +384,7 @@ def test_spark_errors_are_readable(spark, path):
     with pytest.raises(ValueError, match="no column 'z'"):
         MomentTensors.from_batches(frame, 2, columns=["z"])
     with pytest.raises(TypeError, match="call fit_batches"):
-        MomentMixture(2).fit(frame)
+        GaussianMixture(2).fit(frame)
     bad = frame.selectExpr("if(a > 0, a, double('infinity')) a", "b")
     with pytest.raises(ValueError, match=r"partition \d+: row \d+, column 0 of X is inf"):
         MomentTensors.from_batches(bad, 2)

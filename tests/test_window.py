@@ -8,14 +8,21 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import multivariate_normal, norm
 
-from momentmix import CollapseWarning, Mixture, MomentMixture, OutlierWarning, Samples
+from momentmix import (
+    CollapseWarning,
+    GaussianMixture,
+    Mixture,
+    MomentMixture,
+    OutlierWarning,
+    Samples,
+)
 from momentmix.covariance import covariance_type
 from momentmix.data.dominance import dominance
 from momentmix.data.parameters import Parameters
 from momentmix.data.rows import rows_to_fit
 from momentmix.data.window import Window
 from momentmix.fitting.asked import Sizes
-from momentmix.fitting.plan import plan_mixture
+from momentmix.fitting.plan import plan_moments
 from momentmix.fitting.solve import solve
 from momentmix.fitting.windowed import windowed_problem
 
@@ -87,7 +94,7 @@ def test_what_is_wider_than_the_window_is_bounded(kind, rng):
     of_kind = covariance_type(kind)
     window = Window(of_kind, 2, 0.5, 4.0)
     seen = window.into(parameters(kind, rng))
-    wide = seen._replace(covariances=seen.covariances + of_kind.repeated(3, np.eye(2)))
+    wide = seen._replace(covariances=seen.covariances + of_kind.repeat(3, np.eye(2)))
     found = window.out_of(wide)
     assert np.all(window.too_wide(wide))
     for S in matrices(kind, found.covariances, 3, 2):
@@ -112,11 +119,11 @@ def data(share, how, seed, p=2000):
 
 def fitted(X, counts=None, most=0.5, m=3, **settings):
     """The robust fit as the estimator makes it."""
-    estimator = MomentMixture(m, polish=None, **settings)
+    estimator = MomentMixture(m, **settings)
     rows = rows_to_fit(X, counts, m)
-    plan = plan_mixture(estimator, Sizes(rows.n, rows.rows, rows.order, rows.place), None)
+    plan = plan_moments(estimator, Sizes(rows.n, rows.rows, rows.order, rows.place), None)
     problem = windowed_problem(rows, plan, most)
-    return problem.restored(solve(problem, plan, np.random.default_rng(0)))
+    return problem.restore(solve(problem, plan, np.random.default_rng(0)))
 
 
 def error(means, truth=MEANS):
@@ -142,7 +149,7 @@ def test_outliers_do_not_ruin_the_fit(how, clean):
 
 def test_clean_rows_cost_little(clean):
     X = data(0.0, "", 0)
-    plain = MomentMixture(3, polish=None, random_state=0).fit(X)
+    plain = MomentMixture(3, random_state=0).fit(X)
     assert error(clean.parameters.means) < 1.5 * error(plain.means_)
     assert clean.parameters.weights.sum() > 0.98
 
@@ -181,9 +188,9 @@ def test_one_component(rng):
 
 def test_a_guess_where_there_is_no_time():
     rows = rows_to_fit(data(0.05, "far", 0), None, 3)
-    plan = plan_mixture(MomentMixture(3, polish=None), Sizes(2, 2000, None, "memory"), None)
+    plan = plan_moments(MomentMixture(3), Sizes(2, 2000, None, "memory"), None)
     problem = windowed_problem(rows, plan, 0.5)
-    fit = problem.restored(solve(problem, plan, np.random.default_rng(0), hurried=True))
+    fit = problem.restore(solve(problem, plan, np.random.default_rng(0), interrupted=True))
     assert fit.interrupted
     assert np.abs(fit.parameters.means).max() < 20
     assert 0.5 - 1e-9 <= fit.parameters.weights.sum() <= 1 + 1e-9
@@ -213,14 +220,14 @@ def test_what_cannot_be_looked_at_through_a_window_is_refused():
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_a_warning_where_few_rows_decide():
-    X, settings = data(0.01, "far", 3), {"polish": None, "max_iter": 2, "n_init": 1}
+    X, settings = data(0.01, "far", 3), {"max_iter": 2, "n_init": 1}
     with pytest.warns(OutlierWarning, match=r"20 of 2000 rows.* 9\d\.\d % of the fourth moments"):
         MomentMixture(3, **settings).fit(X)
     with pytest.warns(OutlierWarning):
         MomentMixture(3, **settings).fit_moments(Samples(X))
     with warnings.catch_warnings():
         warnings.simplefilter("error", OutlierWarning)
-        MomentMixture(3, random_state=0, max_iter=2).fit(X)  # the likelihood, which has its own way
+        GaussianMixture(3, random_state=0, max_iter=2).fit(X)  # its likelihood has another way
 
 
 @pytest.mark.parametrize("n", [1, 2, 10])

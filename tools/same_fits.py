@@ -70,7 +70,11 @@ def rows(kind: str, p: int = 600, seed: int = 0, **more: int) -> np.ndarray:
     return truth(kind, seed=seed, **more).sample(p, random_state=seed)[0]
 
 
-def mixture(kind: str = "full", m: int = 3, **settings: Any) -> mm.MomentMixture:
+def mixture(kind: str = "full", m: int = 3, **settings: Any) -> mm.GaussianMixture:
+    return mm.GaussianMixture(m, covariance_type=kind, **{"random_state": 0, **settings})
+
+
+def moments(kind: str = "full", m: int = 3, **settings: Any) -> mm.MomentMixture:
     return mm.MomentMixture(m, covariance_type=kind, **{"random_state": 0, **settings})
 
 
@@ -85,11 +89,11 @@ def by_type() -> None:
         case(f"no prior, {kind}")(lambda kind=kind: mixture(kind, prior=None).fit(rows(kind, 200)))
         case(f"weights, {kind}")(lambda kind=kind: weighted(mixture(kind), kind))
         case(f"moment starts, {kind}")(
-            lambda kind=kind: mixture(kind, n_init=3, init="random").fit(rows(kind))
+            lambda kind=kind: mixture(kind, n_init=3, init_params="moments").fit(rows(kind))
         )
-        case(f"pure, {kind}")(lambda kind=kind: mixture(kind, polish=None).fit(rows(kind, 5000)))
-        case(f"stream, {kind}")(lambda kind=kind: stream(mixture(kind), kind))
-        case(f"moments, {kind}")(lambda kind=kind: mixture(kind).fit_moments(truth(kind)))
+        case(f"pure, {kind}")(lambda kind=kind: moments(kind).fit(rows(kind, 5000)))
+        case(f"stream, {kind}")(lambda kind=kind: stream(moments(kind), kind))
+        case(f"moments, {kind}")(lambda kind=kind: moments(kind).fit_moments(truth(kind)))
         case(f"Dask, {kind}")(lambda kind=kind: mixture(kind).fit(cluster(rows(kind, 3000))))
 
 
@@ -135,19 +139,17 @@ def _() -> Any:
 
 @case("many features, implicit moments")
 def _() -> Any:
-    return mixture("diag", polish=None, moments="samples", max_iter=40).fit(rows("diag", 500, n=25))
+    return moments("diag", moments="samples", max_iter=40).fit(rows("diag", 500, n=25))
 
 
 @case("omega, post-processing")
 def _() -> Any:
-    return mixture("diag", polish=None, omega=0.8, augmentation="post-processing").fit(rows("diag"))
+    return moments("diag", omega=0.8, augmentation="post-processing").fit(rows("diag"))
 
 
 @case("L-BFGS, orders")
 def _() -> Any:
-    return mixture("spherical", polish=None, solver="lbfgs", weighting="orders").fit(
-        rows("spherical")
-    )
+    return moments("spherical", solver="lbfgs", weighting="orders").fit(rows("spherical"))
 
 
 @case("given means")
@@ -170,7 +172,7 @@ def _() -> Any:
 
 @case("one component, pure")
 def _() -> Any:
-    return mixture("tied", m=1, polish=None).fit(rows("full"))
+    return moments("tied", m=1).fit(rows("full"))
 
 
 @case("repeated and rounded rows")
@@ -180,7 +182,7 @@ def _() -> Any:
 
 @case("Dask, pure, from samples")
 def _() -> Any:
-    return mixture("diag", polish=None, moments="samples").fit(cluster(rows("diag", 1500)))
+    return moments("diag", moments="samples").fit(cluster(rows("diag", 1500)))
 
 
 @case("Dask, weights")
@@ -202,7 +204,7 @@ def _() -> Any:
 
 @case("debiased samples")
 def _() -> Any:
-    return mixture("diag").fit_moments(mm.Samples(noisy(), noise_covariance=0.3))
+    return moments("diag").fit_moments(mm.Samples(noisy(), noise_covariance=0.3))
 
 
 @case("known noise")
@@ -286,7 +288,7 @@ def numbers(found: Any) -> Results:
         names = ["weights", "vectors", "objective", "n_iter", "n_passes", "converged", "history"]
         found = {name: getattr(found, name) for name in names}
     elif not isinstance(found, dict):
-        found = {name: getattr(found, name) for name in FITTED}
+        found = {name: getattr(found, name, None) for name in FITTED}
     return {
         name: np.asarray(value, dtype=float) for name, value in found.items() if value is not None
     }

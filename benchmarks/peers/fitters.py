@@ -17,17 +17,18 @@ MAX_ITER = 500
 
 
 def momentmix(X: np.ndarray, m: int, kind: str, tol: float, seed: int) -> tuple:
-    from momentmix import MomentMixture
+    from momentmix import GaussianMixture
 
-    fit = MomentMixture(m, covariance_type=kind, tol=tol, max_iter=MAX_ITER, random_state=seed)
+    fit = GaussianMixture(m, covariance_type=kind, tol=tol, max_iter=MAX_ITER, random_state=seed)
     fit.fit(X)
     return fit.weights_, fit.means_, fit.covariances_, fit.n_passes_
 
 
 def newton(X: np.ndarray, m: int, kind: str, tol: float, seed: int) -> tuple:
-    from momentmix import MomentMixture
+    from momentmix import GaussianMixture
 
-    fit = MomentMixture(m, covariance_type=kind, tol=tol, polish="newton", random_state=seed).fit(X)
+    start = {"init_params": "moments", "method": "newton"}
+    fit = GaussianMixture(m, covariance_type=kind, tol=tol, random_state=seed, **start).fit(X)
     return fit.weights_, fit.means_, fit.covariances_, fit.n_passes_
 
 
@@ -118,7 +119,7 @@ def spark(X: np.ndarray, m: int, kind: str, tol: float, seed: int) -> tuple:
 
 PEERS = {
     "momentmix": momentmix,
-    "momentmix, polish='newton'": newton,
+    "momentmix, moments, then newton": newton,
     "scikit-learn": sklearn,
     "Bayesian (scikit-learn)": bayesian,
     "pomegranate": pomegranate,

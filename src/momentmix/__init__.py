@@ -1,9 +1,10 @@
-"""Gaussian mixtures through their moments."""
+"""Gaussian mixtures, fitted by their likelihood or by their moments."""
 
 from typing import TYPE_CHECKING
 
 __all__ = [
     "CollapseWarning",
+    "GaussianMixture",
     "Gradient",
     "KnownCovarianceMixture",
     "Mixture",
@@ -33,15 +34,15 @@ __all__ = [
 
 __version__ = "0.1.0"
 
-# A name is imported when it is first asked for, so that whoever wants a version, moments or the
-# command need not wait for all of scikit-learn. Type checkers see plain imports; a test holds the
-# two lists together.
+# A name is imported when it is first used, so that the version, moments and the command load
+# without all of scikit-learn. Type checkers see plain imports; a test checks that both lists agree.
 if TYPE_CHECKING:
     from momentmix.classification import MixtureClassifier
     from momentmix.decomposition.symmetric_cp import SymmetricCP, symmetric_cp
     from momentmix.distributions.mixture import Mixture
     from momentmix.distributions.moment_tensors import MomentTensors
     from momentmix.distributions.samples import Samples, debiased_moment
+    from momentmix.estimators.gaussian_mixture import GaussianMixture
     from momentmix.estimators.known_covariance import KnownCovarianceMixture
     from momentmix.estimators.moment_mixture import MomentMixture
     from momentmix.goodness.drifts import drift
@@ -69,6 +70,7 @@ else:
         "distributions.moment_tensors": ("MomentTensors",),
         "distributions.samples": ("Samples", "debiased_moment"),
         "estimators.known_covariance": ("KnownCovarianceMixture",),
+        "estimators.gaussian_mixture": ("GaussianMixture",),
         "estimators.moment_mixture": ("MomentMixture",),
         "goodness.drifts": ("drift",),
         "goodness.fits": ("moment_test",),
@@ -90,7 +92,7 @@ else:
     }
 
     def __getattr__(name):
-        """A public name from its home, or a part of the package such as ``datasets``."""
+        """A public name, imported from its module, or a subpackage such as ``datasets``."""
         from importlib import import_module, util
 
         for home, names in _HOMES.items():

@@ -1,4 +1,4 @@
-"""The core at work on the mixture of §7.1 and §7.2 of Pereira–Kileel–Kolda.
+"""A demo of implicit moments on the mixture of §7.1 and §7.2 of Pereira–Kileel–Kolda.
 
 Prints the third moment computed three ways and the 1/√p convergence of the empirical and of the
 debiased moment, and draws both into FOLDER/moments.png.
@@ -13,11 +13,17 @@ import numpy as np
 from momentmix import Mixture, Samples, contract, dense_moment, inner
 from momentmix.support.array import Array, to_numpy
 
+#: The weights of the mixture of §7.1 of the paper.
 WEIGHTS = [0.4, 0.3, 0.3]
+#: Its means.
 MEANS = [[1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]]
+#: Its covariances.
 COVARIANCES = [[[0.4, 0.0], [0.0, 0.3]], [[0.2, 0.1], [0.1, 0.5]], [[0.4, 0.25], [0.25, 0.3]]]
+#: The covariance of the known noise of §7.2.
 NOISE = [[0.4, 0.2], [0.2, 0.3]]
+#: The numbers of samples, half a power of ten apart. A choice of convenience for this demo.
 SIZES = [100, 316, 1000, 3162, 10_000, 31_623, 100_000, 316_228, 1_000_000]
+#: The number of data sets for each number of samples. A choice of convenience for this demo.
 REPEATS = 8
 
 
@@ -27,7 +33,7 @@ def errors(
     noise: list[list[float]] | None,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """‖M̂^(3) - target‖ for each number of samples, one row a repeat."""
+    """‖M̂^(3) - target‖ for each number of samples; one row for each data set."""
     result = np.empty((REPEATS, len(SIZES)))
     for r in range(REPEATS):
         X, _ = mixture.sample(SIZES[-1], rng)
@@ -38,7 +44,7 @@ def errors(
 
 
 def slope(error: np.ndarray) -> float:
-    """Exponent of the error in the number of samples, from all repeats."""
+    """The exponent of the error as a power of the number of samples, from all data sets."""
     return float(np.polyfit(np.log(SIZES), np.log(error).mean(axis=0), 1)[0])
 
 
@@ -57,7 +63,7 @@ def three_ways(mixture: Mixture, rng: np.random.Generator) -> None:
     ]
     for index in [(0, 0, 0), (0, 0, 1), (0, 1, 1), (1, 1, 1)]:
         e = np.eye(2)
-        # An entry of a symmetric tensor from contractions alone (polarisation).
+        # Polarisation gives an entry of a symmetric tensor from contractions alone.
         ways = [(+1, e[index[0]] + e[index[1]] + e[index[2]])]
         ways += [(-1, e[index[a]] + e[index[b]]) for a, b in ((0, 1), (0, 2), (1, 2))]
         ways += [(+1, e[i]) for i in index]
@@ -69,7 +75,7 @@ def three_ways(mixture: Mixture, rng: np.random.Generator) -> None:
 
 
 def convergence_table(empirical: np.ndarray, debiased: np.ndarray) -> None:
-    """Print the errors that :func:`errors` found, for each number of samples."""
+    """Print the errors from :func:`errors` for each number of samples."""
     print(
         "\nError of the third moment estimated from p samples, geometric mean of "
         f"{REPEATS} data sets\n"
@@ -84,7 +90,7 @@ def convergence_table(empirical: np.ndarray, debiased: np.ndarray) -> None:
 def draw(
     mixture: Mixture, noisy: Mixture, empirical: np.ndarray, debiased: np.ndarray, path: Path
 ) -> None:
-    """Both mixtures with samples above, the errors of their moments below."""
+    """Draw both mixtures with samples, and below them the errors of their moments."""
     import matplotlib
 
     matplotlib.use("Agg")

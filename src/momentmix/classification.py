@@ -18,11 +18,11 @@ from momentmix.data.observed import ObservedData
 from momentmix.data.rows import rows_to_fit
 from momentmix.data.sources import AtomData
 from momentmix.distributions.mixture import Mixture
-from momentmix.estimators.moment_mixture import MomentMixture
+from momentmix.estimators.gaussian_mixture import GaussianMixture
 from momentmix.estimators.rows import Table, checked_table, checked_weights
 from momentmix.fitting.asked import Sizes
 from momentmix.fitting.labelled import labelled_problem
-from momentmix.fitting.plan import plan_mixture
+from momentmix.fitting.plan import plan_likelihood
 from momentmix.selection import choose_components
 from momentmix.support.array import to_numpy
 from momentmix.support.checks import number, one_of, whole_number
@@ -43,7 +43,7 @@ class MixtureClassifier(ClassifierMixin, BaseEstimator):
 
     A row belongs to the class under which it is most probable. Linear and quadratic discriminant
     analysis do the same with one Gaussian a class. Here a class may consist of several groups, rows
-    may have gaps, and the covariances of small classes borrow from those of the others.
+    may have gaps, and small classes borrow strength for their covariances from the others.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ class MixtureClassifier(ClassifierMixin, BaseEstimator):
     prior : {"auto", None} or float, default="auto"
         How firmly the covariances of all components of all classes are held together, as a number
         of rows. "auto" is 3n - 1 for full covariances of n features and 2 for diag and spherical,
-        as in :class:`MomentMixture`. So the covariance of a class with many rows is its own, and
+        as in :class:`GaussianMixture`. So the covariance of a class with many rows is its own, and
         that of a class with few is nearly one that all classes share. None lets each class stand
         alone; then a class needs more rows than there are features.
     random_state : int, RandomState or None, default=None
@@ -90,7 +90,7 @@ class MixtureClassifier(ClassifierMixin, BaseEstimator):
 
     See Also
     --------
-    MomentMixture : Finds groups without knowing classes.
+    GaussianMixture : Finds groups without knowing classes.
     MixtureRegressor : Predicts numbers.
 
     Notes
@@ -188,7 +188,7 @@ class MixtureClassifier(ClassifierMixin, BaseEstimator):
     def _fit_classes(
         self, X: np.ndarray, counts: np.ndarray | None, members: list[np.ndarray]
     ) -> None:
-        """Each class alone where it has several components, and then all together."""
+        """Fit each class with several components alone, and then all classes together."""
         tables: list[tuple[np.ndarray, np.ndarray | None]] = [
             (X[rows], None if counts is None else counts[rows]) for rows in members
         ]
@@ -199,8 +199,8 @@ class MixtureClassifier(ClassifierMixin, BaseEstimator):
         sizes = [1 if start is None else start.n_components for start in starts]
         every = np.sort(np.concatenate(members))
         whole = rows_to_fit(X[every], None if counts is None else counts[every], 1)
-        settings = MomentMixture(sum(sizes), **self._settings())
-        plan = plan_mixture(settings, Sizes(X.shape[1], len(every), place="memory"), None)
+        settings = GaussianMixture(sum(sizes), **self._settings())
+        plan = plan_likelihood(settings, Sizes(X.shape[1], len(every), place="memory"), None)
         problem = labelled_problem(whole, parts, sizes, plan)
         result = problem.solve(starts, plan)
         self.mixtures_ = problem.mixtures(result, vars(self).get("feature_names_in_"))
@@ -219,18 +219,18 @@ class MixtureClassifier(ClassifierMixin, BaseEstimator):
             )
 
     def _search(self, X: np.ndarray, counts: np.ndarray | None, m: Number) -> Mixture | None:
-        """A start for one class: None for one component, which needs no search."""
+        """A start for one class; None for one component, which needs no search."""
         if m == 1 or len(X) == 1:
             return None
         settings = self._settings()
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", CollapseWarning)  # other classes may hold it
+            warnings.simplefilter("ignore", CollapseWarning)  # the joint fit may mend it
             if m == "auto":
                 best, _ = choose_components(
                     X, self.max_components, patience=1, sample_weight=counts, **settings
                 )
                 return best.fit.mixture_ if best.n_components > 1 else None
-            return MomentMixture(m, **settings).fit(X, sample_weight=counts).mixture_
+            return GaussianMixture(m, **settings).fit(X, sample_weight=counts).mixture_
 
     def _settings(self) -> dict[str, Any]:
         names = ("covariance_type", "prior", "random_state", "verbose", "n_jobs")
@@ -268,7 +268,7 @@ class MixtureClassifier(ClassifierMixin, BaseEstimator):
     def _data(
         self, name: object, X: np.ndarray, counts: np.ndarray | None, m: Number
     ) -> AtomData | ObservedData:
-        """The rows of one class, as data of a fit."""
+        """The rows of one class as data of a fit."""
         names = vars(self).get("feature_names_in_")
         try:
             return rows_to_fit(X, counts, 1 if m == "auto" else m, names=names)
@@ -286,8 +286,8 @@ class MixtureClassifier(ClassifierMixin, BaseEstimator):
         Returns
         -------
         array of shape (p, n_classes), or (p,) for two classes
-            For two classes, that of the second less that of the first, so that a positive number
-            means the second.
+            For two classes, the value of the second less that of the first, so that a positive
+            number means the second.
         """
         logs = self.predict_log_proba(X)
         return logs[:, 1] - logs[:, 0] if len(self.classes_) == 2 else logs
@@ -339,12 +339,12 @@ class MixtureClassifier(ClassifierMixin, BaseEstimator):
         densities = [to_numpy(mixture.log_prob(X)) for mixture in self.mixtures_]
         with np.errstate(divide="ignore"):
             joint = np.stack(densities, axis=1).astype(np.float64) + np.log(self.priors_)
-        # Where all densities are 0 to float64, the row says nothing.
+        # If all densities underflow to 0, the row does not favour any class.
         joint[np.all(joint == -np.inf, axis=1)] = 0.0
         return log_softmax(joint, axis=1).astype(np.result_type(X, self._dtype), copy=False)
 
     def score(self, X: Table, y: Table, sample_weight: Table = None) -> float:
-        """The share of rows whose class is predicted right.
+        """The share of rows whose class is predicted correctly.
 
         Parameters
         ----------

@@ -8,15 +8,16 @@ from pathlib import Path
 
 import numpy as np
 
-from momentmix import Mixture, MomentMixture, _moments_demo
+from momentmix import GaussianMixture, Mixture, _moments_demo
 from momentmix.datasets import load_quakes
 from momentmix.summary import FitSummary, components, names_of
 
+#: The number of components of the demo. A choice of convenience that affects the demo alone.
 COMPONENTS = 5
 
 
 def table(mixture: Mixture) -> None:
-    """One line a component: its share, and mean ± standard deviation of each feature."""
+    """Print a line for each component: its weight, and mean ± deviation of each feature."""
     print("  " + f"{'weight':>7}" + "".join(f"{name:>20}" for name in names_of(mixture)))
     for part in components(mixture):
         pairs = zip(part.mean, part.deviation, strict=True)
@@ -26,7 +27,7 @@ def table(mixture: Mixture) -> None:
 
 
 def draw(mixture: Mixture, X: np.ndarray, path: Path) -> None:
-    """Density contours over the points: the map, and a cut through the earth."""
+    """Draw contours of the density over the points, on a map and in a vertical section."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -38,7 +39,7 @@ def draw(mixture: Mixture, X: np.ndarray, path: Path) -> None:
     plot_density(mixture, X, features=(1, 0), ax=axes[0])
     plot_density(mixture, X, features=(1, 2), ax=axes[1])
     axes[1].invert_yaxis()
-    figure.suptitle(f"{mixture.n_components} components fitted by MomentMixture")
+    figure.suptitle(f"{mixture.n_components} components fitted by momentmix")
     figure.savefig(path, dpi=110)
     plt.close(figure)
 
@@ -49,17 +50,20 @@ def main(folder: str = "demo") -> None:
     X, names = load_quakes()
     print(f"1,000 earthquakes near Fiji (bundled): columns {', '.join(names)}\n")
     start = time.perf_counter()
-    fit = MomentMixture(COMPONENTS, random_state=0, verbose=1).fit(X)
+    fit = GaussianMixture(COMPONENTS, random_state=0, verbose=1).fit(X)
     seconds = time.perf_counter() - start
     mixture = fit.mixture_.named(names)
-    print(f"MomentMixture({COMPONENTS}) in {seconds:.2f} s:\n")
+    print(f"GaussianMixture({COMPONENTS}) in {seconds:.2f} s:\n")
     table(mixture)
     summary = FitSummary(mixture, "quakes", X=X, seconds=seconds)
     summary.add_scikit_learn(0)
     em = summary.rivals[0]
-    print(f"\n  {'':34}{'log-likelihood':>16}{'seconds':>10}")
-    print(f"  {'MomentMixture(5)':34}{summary.log_likelihood:16.1f}{seconds:10.2f}")
-    print(f"  {'GaussianMixture(5, n_init=10)':34}{em.log_likelihood:16.1f}{em.seconds:10.2f}")
+    print(f"\n  {'':44}{'log-likelihood':>14}{'seconds':>10}")
+    for name, value, took in (
+        ("momentmix: GaussianMixture(5)", summary.log_likelihood, seconds),
+        ("scikit-learn: GaussianMixture(5, n_init=10)", em.log_likelihood, em.seconds),
+    ):
+        print(f"  {name:44}{value:14.1f}{took:10.2f}")
     out = Path(folder)
     out.mkdir(parents=True, exist_ok=True)
     draw(mixture, X, out / "fit.png")

@@ -10,7 +10,7 @@ from sklearn.impute import MissingIndicator
 from sklearn.utils.validation import check_is_fitted
 
 from momentmix.covariance import COVARIANCE_TYPES
-from momentmix.estimators.moment_mixture import MomentMixture
+from momentmix.estimators.gaussian_mixture import GaussianMixture
 from momentmix.estimators.rows import Table, checked_table
 from momentmix.selection import choose_components
 from momentmix.support.array import to_numpy
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 class MixtureImputer(TransformerMixin, BaseEstimator):
     """Fill gaps (NaN) with what a Gaussian mixture expects there, given the rest of the row.
 
-    The mixture is fitted to the values that are there, gaps and all. Use it in a pipeline in the
-    place of scikit-learn's ``IterativeImputer``.
+    The mixture is fitted to the values that are there, with no row left out. In a pipeline it can
+    replace scikit-learn's ``IterativeImputer``.
 
     Parameters
     ----------
@@ -34,16 +34,16 @@ class MixtureImputer(TransformerMixin, BaseEstimator):
         The number of components. "auto" raises it from 1, up to ``max_components``, as long as
         that lowers the BIC.
     covariance_type : {"full", "tied", "diag", "spherical"}, default="full"
-        The shapes of the components. With "diag" and "spherical", features tell of each other only
+        The shapes of the components. With "diag" and "spherical", features inform each other only
         through the component that a row probably belongs to.
     max_components : int, default=5
         The largest number that "auto" tries.
     sample_posterior : bool, default=False
-        Whether gaps are filled at random, as multiple imputation wants it, and not with what is
-        expected. Change ``random_state`` to get another table.
+        Whether gaps are filled at random, as multiple imputation requires, and not with their
+        expected values. Change ``random_state`` to get another table.
     add_indicator : bool, default=False
-        Whether columns that tell where gaps were are put behind the others, as scikit-learn's
-        ``MissingIndicator`` makes them.
+        Whether columns that mark the gaps are appended, as scikit-learn's ``MissingIndicator``
+        makes them.
     random_state : int, RandomState or None, default=None
         The seed of the search and of random fillings.
     n_jobs : int, optional
@@ -51,10 +51,10 @@ class MixtureImputer(TransformerMixin, BaseEstimator):
 
     Attributes
     ----------
-    estimator_ : MomentMixture
+    estimator_ : GaussianMixture
         The fitted mixture.
     indicator_ : MissingIndicator or None
-        What makes the columns of ``add_indicator``.
+        The transformer that makes the columns of ``add_indicator``.
     n_features_in_ : int
         The number of columns.
     feature_names_in_ : ndarray of str
@@ -62,7 +62,7 @@ class MixtureImputer(TransformerMixin, BaseEstimator):
 
     See Also
     --------
-    MomentMixture.impute : The same for a mixture that you have fitted.
+    GaussianMixture.impute : The same for a mixture that you have fitted.
 
     Notes
     -----
@@ -109,7 +109,7 @@ class MixtureImputer(TransformerMixin, BaseEstimator):
         X : array of shape (p, n)
             The rows. NaN is a gap.
         y : ignored
-            It is there because scikit-learn's pipelines pass it.
+            Accepted because scikit-learn's pipelines pass it.
 
         Returns
         -------
@@ -136,7 +136,7 @@ class MixtureImputer(TransformerMixin, BaseEstimator):
             best, _ = choose_components(rows, self.max_components, patience=1, **settings)
             self.estimator_ = best.fit
         else:
-            self.estimator_ = MomentMixture(self.n_components, **settings).fit(rows)
+            self.estimator_ = GaussianMixture(self.n_components, **settings).fit(rows)
         self._kept = kept
         self.indicator_ = None
         if self.add_indicator:

@@ -1,4 +1,4 @@
-"""MixtureRegressor: numbers predicted from a mixture of what is known and what is to be told."""
+"""MixtureRegressor: predicts numbers from a joint mixture of X and y."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from momentmix.covariance import COVARIANCE_TYPES, CovarianceName
 from momentmix.distributions.given_rows import MixtureGiven
 from momentmix.distributions.mixture import Mixture
-from momentmix.estimators.moment_mixture import MomentMixture
+from momentmix.estimators.gaussian_mixture import GaussianMixture
 from momentmix.estimators.rows import Table, checked_table
 from momentmix.observed import ObservedRows
 from momentmix.selection import choose_components
@@ -23,16 +23,18 @@ if TYPE_CHECKING:
     from sklearn.utils import Tags
     from typing_extensions import Self
 
-#: Halvings of an interval that leave nothing of it in float64.
+#: Steps of bisection for a quantile. They leave 2⁻⁶⁰ of the interval, less than the relative
+#: rounding of float64, 2⁻⁵³.
 HALVINGS = 60
 
 
 class MixtureRegressor(RegressorMixin, BaseEstimator):
-    """Predict numbers, and how uncertain they are, by a Gaussian mixture of X and y together.
+    """Predict numbers, and how much they scatter, by a Gaussian mixture of X and y together.
 
     What is predicted for a row is the distribution of y given the row: its mean, its standard
-    deviation, or an interval. In each component the mean is a linear function, so a mixture bends,
-    and its uncertainty differs from row to row. With one component it is linear regression.
+    deviation, or an interval. In each component the mean is a linear function, so
+    the mean of a mixture bends, and its deviation differs from row to row. With one component it
+    is linear regression.
 
     Parameters
     ----------
@@ -41,13 +43,13 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
         that lowers the BIC of X and y together.
     covariance_type : {"full", "tied", "diag", "spherical"}, default="full"
         The shapes of the components. "full": each has a slope of its own. "tied": all have the same
-        slope. With "diag" and "spherical", y does not depend on X within a component, so X tells of
+        slope. With "diag" and "spherical", y does not depend on X within a component, so X informs
         y only through the component that a row probably belongs to.
     max_components : int, default=5
         The largest number that "auto" tries.
     prior : {"auto", "cv", None} or float, default="auto"
         How firmly the covariances of the components are held together, as in
-        :class:`MomentMixture`.
+        :class:`GaussianMixture`.
     random_state : int, RandomState or None, default=None
         The seed of the search.
     verbose : int, default=0
@@ -57,7 +59,7 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
 
     Attributes
     ----------
-    estimator_ : MomentMixture
+    estimator_ : GaussianMixture
         The fitted mixture of X and y: the columns of y come after those of X.
     n_features_in_ : int
         The number of columns of X.
@@ -73,9 +75,9 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
     -----
     Under component j, y given x is Gaussian with the mean μ_y + Σ_yx Σ_xx⁻¹ (x - μ_x) and the
     covariance Σ_yy - Σ_yx Σ_xx⁻¹ Σ_xy; components count as much as they are probable given x [1]_.
-    If X has gaps, all of this is about the values that are there. y must not have gaps when the
-    regressor is fitted. Intervals treat the fitted mixture as the truth: they tell how y scatters,
-    and not how uncertain the fit is.
+    If X has gaps, x means the values that are there. y must not have gaps when the regressor is
+    fitted. Intervals treat the fitted mixture as the truth: they show how y scatters, not how
+    uncertain the fit is.
 
     References
     ----------
@@ -146,7 +148,7 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
             )
             self.estimator_ = best.fit
         else:
-            estimator = MomentMixture(self.n_components, **settings)
+            estimator = GaussianMixture(self.n_components, **settings)
             self.estimator_ = estimator.fit(rows, sample_weight=sample_weight)
         self._one, self._dtype = y.ndim == 1, X.dtype.type
         return self
@@ -167,7 +169,7 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
         -------
         mean : array of shape (p,), or (p, k) for several columns
         std : array of the same shape
-            With ``return_std`` alone.
+            Only with ``return_std``.
         """
         X = self._rows(X)
         given = self._given(X)
@@ -179,7 +181,7 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
         return self._like_y(mean, X), self._like_y(np.sqrt(variance), X)
 
     def predict_interval(self, X: Table, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
-        """An interval for y given each row, with as much probability below it as above.
+        """An interval for y given each row, with equal probability below it and above.
 
         Parameters
         ----------
@@ -201,7 +203,7 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
         return self._like_y(low, X), self._like_y(high, X)
 
     def score(self, X: Table, y: Table, sample_weight: Table = None) -> float:
-        """The share of the variance of y that is predicted, R²; 1 is the best.
+        """R², the share of the variance of y that is predicted; 1 is the best.
 
         Parameters
         ----------
@@ -223,7 +225,7 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
         return checked_table(self, X, reset=False)
 
     def _given(self, X: np.ndarray) -> Given:
-        """The distribution of y given each row: rows in which y is a gap."""
+        """The distribution of y given each row, from rows in which y is a gap."""
         mixture: Mixture = self.estimator_.mixture_
         (p, n), k = X.shape, mixture.n_features - X.shape[1]
         rows = np.hstack([X.astype(np.float64), np.full((p, k), np.nan)])
@@ -233,7 +235,7 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
         return Given(given.probabilities()[:, :, None], means, deviations)
 
     def _like_y(self, found: np.ndarray, X: np.ndarray) -> np.ndarray:
-        """In the shape of y; float32 where the rows of the fit and these are of that kind."""
+        """Results in the shape of y, in float32 if X is so here and was so in the fit."""
         found = found.astype(np.result_type(X, self._dtype), copy=False)
         return found[:, 0] if self._one else found
 
@@ -254,7 +256,7 @@ class Given(NamedTuple):
     def quantile(self, probability: float) -> np.ndarray:
         """Where the distribution function reaches a probability, by bisection; (p, k).
 
-        It lies between the quantiles of the components, and those have a formula.
+        It lies between the smallest and the largest quantile of the components.
         """
         of_each = self.means + ndtri(probability) * self.deviations
         low, high = of_each.min(axis=1), of_each.max(axis=1)

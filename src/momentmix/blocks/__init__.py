@@ -1,4 +1,4 @@
-"""Rows that lie elsewhere, in blocks, and sums over them; it knows no mathematics.
+"""Rows that lie elsewhere, in blocks, and sums over them; there is no mathematics here.
 
-The only folder that names Dask, Spark and Arrow's streams: one file for each.
+No other folder names Dask, Spark or Arrow's streams; each has one file here.
 """

@@ -1,6 +1,6 @@
 """Rows that come in batches to this machine: from files, a database, a stream, a generator.
 
-The next batch is read while the one before it is worked at, so at most three are in memory.
+The next batch is read while the last one is processed, so at most three are in memory.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from momentmix.blocks.rows import (
     plus,
 )
 
-#: Bytes up to which small batches are joined, so that what each call costs does not matter; and
-#: beyond which a batch is cut.
+#: Batches of fewer bytes than the first number are joined, so that the cost of each call does not
+#: matter, and batches of more than the second are cut. Round numbers that affect memory and speed.
 SMALL, LARGE = 8 << 20, 16 << 20
 
 
 class Batch(NamedTuple):
-    """Some rows, and how much each counts."""
+    """Some rows and their weights."""
 
     rows: np.ndarray  # (p, n) float64, NaN for gaps
     weights: np.ndarray | None = None  # (p,)
 
 
 class BatchRows(BlockRows):
-    """Rows in batches, which ``read`` begins anew each time it is called, if it can (``again``).
+    """Rows in batches; each call of ``read`` starts from the first batch, if ``again`` is true.
 
-    With ``ahead`` they are read in a thread of their own, which suits engines. A user's own code
-    may want to stay in the thread that it was made in, as the connections of sqlite3 do. ``held``
-    tells that all rows are in memory, so that nothing has to be read.
+    With ``ahead`` they are read in a separate thread, which suits engines. Code of users may have
+    to stay in the thread that created it, like connections of sqlite3. ``held`` says that all rows
+    are in memory already.
     """
 
     names: Sequence[str] | None
@@ -69,7 +69,7 @@ class BatchRows(BlockRows):
             )
         self.n_passes += 1
         found: list[Result] = []
-        # Closed also if there is an error, whose traceback would keep threads and results open.
+        # Close it also after an error, whose traceback would keep the thread alive.
         with closing(read_ahead(self.read) if self.ahead else _each(self.read)) as batches:
             for i, (X, weights) in enumerate(batches):
                 part = function(X, weights, *arguments, **of_block(named, Block(i)))
@@ -85,7 +85,7 @@ class BatchRows(BlockRows):
 
 
 def in_pieces(batches: Iterable[Batch]) -> Iterator[Batch]:
-    """The same rows in pieces of a good size: large batches are cut, and small ones are joined."""
+    """The same rows in batches of moderate size: large ones are cut, small ones are joined."""
     waiting: list[Batch] = []
     size = 0
     for batch in batches:
@@ -93,20 +93,20 @@ def in_pieces(batches: Iterable[Batch]) -> Iterator[Batch]:
             continue
         if batch.rows.nbytes >= SMALL:
             if waiting:
-                yield _joined(waiting)
+                yield _join(waiting)
                 waiting, size = [], 0
             yield from cut(batch)
             continue
         waiting.append(batch)
         size += batch.rows.nbytes
         if size >= SMALL:
-            yield _joined(waiting)
+            yield _join(waiting)
             waiting, size = [], 0
     if waiting:
-        yield _joined(waiting)
+        yield _join(waiting)
 
 
-def _joined(batches: list[Batch]) -> Batch:
+def _join(batches: list[Batch]) -> Batch:
     if len(batches) == 1:
         return batches[0]
     weights = [batch.weights for batch in batches if batch.weights is not None]
@@ -115,7 +115,7 @@ def _joined(batches: list[Batch]) -> Batch:
 
 
 def cut(batch: Batch) -> Iterator[Batch]:
-    """A batch, wherever it is, in even pieces that are not large; at least one, also of no rows."""
+    """A batch, on any device, in even pieces of at most LARGE bytes; one piece if it is empty."""
     (rows, weights), (p, n) = batch, batch.rows.shape
     step = max(1, -(-p // max(1, -(-8 * p * n // LARGE))))
     for a in range(0, max(p, 1), step):
@@ -128,7 +128,7 @@ def _each(read: Callable[[], Iterable[Batch]]) -> Generator[Batch, None, None]:
 
 
 def read_ahead(read: Callable[[], Iterable[Batch]]) -> Generator[Batch, None, None]:
-    """The batches of a source, the next of which is read in a thread of its own meanwhile."""
+    """The batches of a source; a thread reads the next one meanwhile."""
     ahead: queue.Queue[Batch | BaseException | None] = queue.Queue(maxsize=1)
     ended = threading.Event()
 
@@ -146,7 +146,7 @@ def read_ahead(read: Callable[[], Iterable[Batch]]) -> Generator[Batch, None, No
                 if ended.is_set():
                     return
             put(None)
-        except BaseException as error:  # which belongs to whoever asked for the batches
+        except BaseException as error:  # which is raised where the batches are used
             put(error)
 
     reader = threading.Thread(target=run, name="momentmix-reader", daemon=True)

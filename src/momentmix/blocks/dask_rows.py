@@ -1,7 +1,7 @@
 """Sums over the rows of a Dask cluster; Dask is imported only when it is used.
 
-The results of blocks are added up in a tree. Blocks that are lost with a worker are made again by
-Dask, and the sum comes out the same.
+The results of blocks are added up in a tree. If a worker is lost, Dask computes its blocks again,
+and the sum is the same.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ DaskWeights: TypeAlias = "DaskArray | Series | ArrayLike"
 
 Model = TypeVar("Model")
 
-#: Results of blocks that are added in one task.
+#: Results of blocks that one task adds up. A round number; it affects the speed of sums only.
 _BRANCHES = 8
 
 
@@ -49,7 +49,7 @@ class DaskRows(BlockRows):
     """The rows of a Dask array or DataFrame (p, n), and their weights.
 
     ``weights`` is a Dask array or Series with the blocks of X, or None. ``noise`` is the covariance
-    of the noise, common to all rows or with one entry for each, in the blocks of X.
+    of the noise: one for all rows, or one for each row, in the blocks of X.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class DaskRows(BlockRows):
             common=self._common,
             noise_shape=self._noise_shape if self.noisy else None,
             function=function,
-            # As tasks of their own, arguments would keep the others from fusing.
+            # Not as delayed objects: those would be tasks, which keep other tasks from fusing.
             arguments=arguments,
             named=named,
             of=int(X.numblocks[0]),
@@ -115,7 +115,7 @@ def as_dask_array(X: DaskTable) -> DaskArray:
 
 
 def feature_names(X: object) -> np.ndarray | None:
-    """The names of the columns, where they have some and all are text."""
+    """The names of the columns, if all of them are text; else None."""
     names = list(getattr(X, "columns", []))
     return (
         np.array(names, dtype=object) if names and all(isinstance(c, str) for c in names) else None
@@ -147,7 +147,7 @@ def map_rows(
 ) -> DaskArray:
     """A lazy Dask array of function(model, block, its noise or None) for the blocks of X.
 
-    ``width`` is the number of columns of the results, None where they have one dimension.
+    ``width`` is the number of columns of the results, None if they are one-dimensional.
     """
     import dask.array as da
 
@@ -161,7 +161,7 @@ def map_rows(
     return da.map_blocks(_apply, rows, own, dtype=dtype, meta=meta, chunks=chunks, **given)
 
 
-# Functions of one block. They run on the workers, so they are plain functions of plain arrays.
+# Functions of one block. They run on the workers, so they are plain functions of NumPy arrays.
 
 
 def _apply(
@@ -173,7 +173,7 @@ def _apply(
     common: np.ndarray | None,
     noise_shape: tuple[int, ...],
 ) -> Array:
-    if len(X) == 0:  # of the right shape and dtype, from one row that is dropped again
+    if len(X) == 0:  # shape and dtype come from a row that is dropped again
         return function(model, np.zeros((1, X.shape[1])), None)[:0]
     return function(model, X, _noise_of_block(X, common, own, noise_shape))
 
@@ -191,7 +191,7 @@ def _on_block(
     of: int,
     block_info: Mapping[int, Mapping[str, Sequence[int]]],  # from Dask
 ) -> np.ndarray:
-    """The result for one block, in an array of one object, which is what a block must be."""
+    """The result for one block, in an array of one object, because Dask's blocks are arrays."""
     result = np.empty((1, 1), dtype=object)
     i = block_info[0]["chunk-location"][0]
     for what, array in (("weights", weights), ("noise covariances", own)):
@@ -205,7 +205,7 @@ def _on_block(
     if noise_shape is not None:
         named = {**named, "noise_covariance": _noise_of_block(X, common, own, noise_shape)}
     try:
-        with thread_limit(1):  # other blocks are the cluster's other jobs
+        with thread_limit(1):  # the cluster works on other blocks in parallel
             result[0, 0] = function(to_numpy(X), weights, *arguments, **named)
     except ValueError as error:
         kind = type(error) if type(error).__init__ is ValueError.__init__ else ValueError
@@ -241,7 +241,7 @@ def _weights_like(weights: DaskWeights, X: DaskArray) -> DaskArray:
 def _noise_like(
     noise: DaskWeights | DaskTable | None, X: DaskArray
 ) -> tuple[np.ndarray | None, DaskArray | None, tuple[int, ...]]:
-    """Noise common to all rows, or that of each row (p, width) in the blocks of X, and its shape.
+    """The noise of all rows, or that of each row (p, width) in the blocks of X, and its shape.
 
     The shape is that of one row's noise: (), (n,) or (n, n).
     """
@@ -263,7 +263,7 @@ def _noise_like(
     flat = own.rechunk(dict.fromkeys(range(1, own.ndim), -1))
     width = int(np.prod(shape))
     flat = flat.map_blocks(
-        _flattened,
+        _flatten,
         chunks=(own.chunks[0], (width,)),
         dtype=np.float64,
         meta=np.empty((0, width)),
@@ -273,7 +273,7 @@ def _noise_like(
     return None, flat, shape
 
 
-def _flattened(array: np.ndarray) -> np.ndarray:
+def _flatten(array: np.ndarray) -> np.ndarray:
     return np.asarray(array, dtype=np.float64).reshape(len(array), -1)
 
 

@@ -1,4 +1,4 @@
-"""Rows on a device, and rows that come there in batches, whose sums are made there."""
+"""Rows on a device, and rows copied there in batches; their sums are computed there."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from momentmix.support.device import Copying, block_bytes
 
 
 class DeviceRows(BlockRows):
-    """Rows (p, n) of an array on a device, and their weights (p,), there too.
+    """The rows (p, n) of an array on a device, and their weights (p,), also there.
 
-    A function is given them in long blocks, so that copies of one in other coordinates take little
-    beside the memory of the device.
+    Functions get them in long blocks, so that a copy of a block in other coordinates takes little
+    of the device's memory.
     """
 
     p: int
@@ -51,8 +51,8 @@ class DeviceRows(BlockRows):
         return found[0]
 
 
-def moved(rows: BlockRows, like: Array) -> BlockRows:
-    """Rows in batches, each of which is copied to the device of ``like`` before it is worked at.
+def through_device(rows: BlockRows, like: Array) -> BlockRows:
+    """Rows in batches, each of which is copied to the device of ``like`` before it is used.
 
     The next batch is read and copied meanwhile, so rows need not fit on the device.
     """

@@ -1,6 +1,6 @@
 """Relations and results of DuckDB, streamed as Arrow batches; DuckDB is never imported here.
 
-Its Arrow C stream is not used, because releases before 2 make the whole result for it first.
+Its Arrow C stream is not used, because before DuckDB 2 that builds the whole result first.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import pyarrow
     from duckdb import DuckDBPyConnection, DuckDBPyRelation
 
-#: Names of the method that gives a reader, of new and old releases.
+#: The names that new and old releases give to the method that returns a reader.
 _READERS = ("to_arrow_reader", "fetch_arrow_reader", "fetch_record_batch")
 
 
@@ -29,17 +29,17 @@ def is_relation(source: DuckDBPyRelation | DuckDBPyConnection) -> TypeGuard[Duck
 
 
 def relation_head(source: DuckDBPyRelation) -> pyarrow.Table:
-    """No rows of all columns."""
+    """All columns, without rows."""
     return open_result(source.limit(0), 1).read_all()
 
 
 def relation_batches(
     source: DuckDBPyRelation, columns: Sequence[str] | None, rows: int
 ) -> Iterator[pyarrow.RecordBatch]:
-    """The relation in batches of about so many rows."""
+    """The relation in batches of about ``rows`` rows."""
     if columns is not None:
-        source = source.project(", ".join(_quoted(name) for name in columns))
-    # A result that is left open keeps its connection from other queries.
+        source = source.project(", ".join(_quote(name) for name in columns))
+    # An open result blocks its connection for other queries.
     with open_result(source, rows) as reader:
         yield from reader
 
@@ -47,11 +47,11 @@ def relation_batches(
 def open_result(
     source: DuckDBPyRelation | DuckDBPyConnection, rows: int
 ) -> pyarrow.RecordBatchReader:
-    """A reader of a result in batches of about so many rows."""
+    """A reader of a result in batches of about ``rows`` rows."""
     name = next(name for name in _READERS if hasattr(source, name))
     return getattr(source, name)(rows)
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     doubled = name.replace('"', '""')
     return f'"{doubled}"'

@@ -1,6 +1,6 @@
 """Lazy frames of Polars, streamed in batches; Polars is never imported here.
 
-Data frames of Polars are Arrow tables like others.
+Data frames of Polars are treated as Arrow tables.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ def is_lazy(source: object) -> TypeGuard[LazyFrame]:
 
 
 def lazy_head(source: LazyFrame) -> DataFrame:
-    """No rows of all columns, which needs no row to be read."""
+    """All columns, without reading a row."""
     return source.head(0).collect()
 
 
 def lazy_batches(
     source: LazyFrame, columns: Sequence[str] | None, rows: int
 ) -> Iterator[DataFrame]:
-    """The frame in batches of so many rows; the query runs once and its result is never whole."""
+    """The frame in batches of ``rows`` rows; the query runs once, and its result is streamed."""
     if not hasattr(source, "collect_batches"):
         raise ImportError(
             "streaming a LazyFrame needs Polars 1.34 or newer: pip install 'momentmix[polars]'; "
@@ -36,5 +36,5 @@ def lazy_batches(
     try:
         yield from batches
     finally:
-        if hasattr(batches, "stop"):  # or it runs on where nobody asks for the rest
+        if hasattr(batches, "stop"):  # or the query runs on although its results are not used
             batches.stop()

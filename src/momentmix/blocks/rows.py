@@ -1,7 +1,7 @@
 """Rows that lie elsewhere, in blocks: on a cluster, in files, in a database, in a stream.
 
-Everything about them is one operation: a function of a block of rows, run where the block is, and
-its results added up (``BlockRows.total``). What travels are sums and parameters, never rows.
+They have a single operation, ``BlockRows.total``: run a function where each block is, and add up
+its results. Only sums and parameters travel, never rows.
 """
 
 from __future__ import annotations
@@ -15,32 +15,32 @@ from momentmix.support.array import Array
 
 Result = TypeVar("Result")
 Parameters = ParamSpec("Parameters")
-#: What a block may give: numbers, arrays, moments, whatever has a +; or a tuple of such things.
+#: The result for a block: numbers, arrays, moments, anything with +, or a tuple of these.
 Summand: TypeAlias = Any
 #: A function of the rows and weights (or None) of one block, and of parameters common to all.
 BlockFunction: TypeAlias = Callable[Concatenate[np.ndarray, np.ndarray | None, Parameters], Result]
 
 
 class Block(NamedTuple):
-    """Which block of all it is."""
+    """The number of a block among all blocks."""
 
     number: int
-    of: int | None = None  # how many there are, where that is known before they are read
+    of: int | None = None  # how many blocks there are, if known before they are read
 
 
 class BlockRows:
     """Rows (p, n) in blocks, and their weights; ``n_passes`` counts how often they were read.
 
-    ``names`` are those of the columns, if they have any. ``noisy`` tells whether the rows have
-    known noise, and ``again`` whether they can be read more than once. Blocks on a device are like
-    ``device``, an array without rows.
+    ``names`` are the names of the columns, if they have any. ``noisy`` says whether the rows have
+    known noise, and ``again`` whether they can be read more than once. For blocks on a device,
+    ``device`` is an empty array there.
     """
 
     n: int
     names: Sequence[str] | np.ndarray | None = None
     noisy: bool = False
     device: Array | None = None
-    p: int | None = None  # rows, where that is known before they are read
+    p: int | None = None  # the number of rows, if known before they are read
     again: bool = True
     n_passes: int = 0
 
@@ -53,19 +53,19 @@ class BlockRows:
         """Σ function(X, weights, *arguments, **named) over the blocks; one pass.
 
         ``function`` returns something that can be added, or a tuple of such things. It runs where
-        the block is. Where rows have noise, it is given that of the block as ``noise_covariance``;
-        and which block it is, if one of ``named`` is ``block=EACH``.
+        the block is. If the rows have noise, it gets that of the block as ``noise_covariance``. A
+        named argument ``EACH`` is replaced by the ``Block`` in question.
         """
         raise NotImplementedError
 
 
-#: Stands for the ``Block`` that each call of a function is about.
+#: A placeholder that each call replaces by its ``Block``.
 EACH = Block(-1)
 
 
 def of_block(named: dict[str, Any], block: Block) -> dict[str, Any]:
-    """Named arguments for one block."""
-    # A Block that has travelled to a worker is EACH, but no longer the same object.
+    """The named arguments for one block, with EACH replaced."""
+    # Compared by value, because a worker gets a copy of EACH.
     return {
         name: block if isinstance(value, Block) and value == EACH else value
         for name, value in named.items()

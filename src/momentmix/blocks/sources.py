@@ -1,7 +1,7 @@
-"""What users pass as rows of a fit, recognised by what it can do and not by importing its library.
+"""Anything that users pass as rows, recognised by its methods without importing its library.
 
-Here is one function, ``block_rows``. A new engine that speaks Arrow's C stream needs nothing; any
-other needs a file of its own beside this one, and a line here.
+The one function is ``block_rows``. A new engine that offers Arrow's C stream works without change;
+any other needs a file beside this one, and a line here.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, cast
 from momentmix.blocks import arrow_rows, duckdb_rows, polars_rows
 from momentmix.blocks.batches import SMALL, Batch, BatchRows, in_pieces
 from momentmix.blocks.dask_rows import is_dask, table_rows
-from momentmix.blocks.device_rows import DeviceRows, moved
+from momentmix.blocks.device_rows import DeviceRows, through_device
 from momentmix.blocks.rows import BlockRows
 from momentmix.blocks.spark_rows import SparkRows, is_spark
 from momentmix.blocks.tables import Given, Layout, is_table
@@ -27,7 +27,7 @@ from momentmix.support.array import (
 )
 from momentmix.support.device import device_named
 
-#: A table that is elsewhere, a stream, batches, or a function that gives one of them.
+#: A table elsewhere, a stream, batches, or a function that returns one of these.
 Source: TypeAlias = Any
 #: Columns to read, or None for all of them.
 Columns: TypeAlias = Sequence[Hashable] | None
@@ -41,12 +41,11 @@ def block_rows(
     once: bool = True,
     device: str | None = None,
 ) -> BlockRows:
-    """The rows of whatever users pass; on a device of that name if there is one.
+    """The rows of a source, copied to the named device if there is one.
 
-    ``columns`` are the names of those columns of tables that are features, by default all but
-    ``weights``, which names the column that says how much each row counts. With ``once=False`` a
-    source that can be read only once is refused, before anything of it is read. Nothing of a
-    source is lost by looking at what its columns are.
+    ``columns`` names the columns of tables that are features, by default all but ``weights``, which
+    names the column of weights. With ``once=False``, a source that can be read only once is refused
+    before anything of it is read. Looking at the columns of a source loses none of its rows.
     """
     there = None if device is None else device_named(device)
     if columns is None and weights is None and _stays(source, there):
@@ -55,7 +54,7 @@ def block_rows(
             raise ValueError(f"no rows: the source is an array of shape {tuple(X.shape)}")
         return DeviceRows(X)
     if there is not None:
-        return moved(block_rows(source, columns, weights, once=once), there)
+        return through_device(block_rows(source, columns, weights, once=once), there)
     if isinstance(source, BlockRows):
         return source
     if is_dask(source):
@@ -63,12 +62,12 @@ def block_rows(
     if is_spark(source):
         return SparkRows(source, columns, weights)
     if callable(source):
-        return _called(source, columns, weights)
-    opened = _opened(source)
+        return _call_anew(source, columns, weights)
+    opened = _open(source)
     if not (opened.again or once):
         raise ValueError(
             f"a {type(source).__name__} can be read once, but this fit reads its rows again and "
-            "again. polish=None fits the moments of one pass; or give a function that begins the "
+            "again. MomentMixture fits the moments of one pass; or give a function that begins the "
             "batches anew, such as fit_batches(lambda: read_batches())"
         )
     layout = Layout.of(opened.head(), columns, weights)
@@ -82,14 +81,14 @@ def block_rows(
 
 
 def _stays(source: Source, there: Array | None) -> bool:
-    """Whether the rows are on a device already, and are not asked for on another."""
+    """Whether the rows are on a device already and no other one is asked for."""
     if not on_accelerator(source):
         return False
     return there is None or array_device(source) == array_device(there)
 
 
 def refuse_unread(X: object) -> None:
-    """Refuse what only ``fit_batches`` can read, where rows are to be in memory."""
+    """Raise an error for sources that are not in memory, which only ``fit_batches`` reads."""
     engine = is_spark(X) or polars_rows.is_lazy(X) or duckdb_rows.is_duckdb(X)
     stream = hasattr(X, "to_batches") or arrow_rows.is_arrow(X) or hasattr(X, "to_reader")
     if engine or (stream and not hasattr(X, "__array__")):
@@ -100,11 +99,11 @@ def refuse_unread(X: object) -> None:
 
 
 @dataclass
-class _Opened:
-    """A source that was recognised, and of which nothing has been read yet.
+class _OpenSource:
+    """A recognised source of which nothing has been read yet.
 
-    ``head`` gives a batch of all columns that may be without rows, ``batches`` all batches, whose
-    other columns than those that are wanted can be left out.
+    ``head`` returns a batch with all columns and possibly no rows. ``batches`` returns all batches,
+    possibly without the columns that are not wanted.
     """
 
     head: Callable[[], Given]
@@ -114,38 +113,38 @@ class _Opened:
     held: bool = False  # in memory
 
 
-def _opened(source: Source) -> _Opened:
+def _open(source: Source) -> _OpenSource:
     if isinstance(source, str | bytes | dict):
         raise TypeError(
             f"cannot read batches from {type(source).__name__}; of files, give for instance "
             "pyarrow.dataset.dataset(path), polars.scan_parquet(path) or duckdb.read_csv(path)"
         )
     if polars_rows.is_lazy(source):
-        return _Opened(
+        return _OpenSource(
             lambda: polars_rows.lazy_head(source),
             lambda wanted: polars_rows.lazy_batches(source, _texts(wanted), _rows_each(wanted)),
         )
     if duckdb_rows.is_duckdb(source):
         if not duckdb_rows.is_relation(source):
             return _of_reader(lambda: duckdb_rows.open_result(source, _rows_each(None)))
-        return _Opened(
+        return _OpenSource(
             lambda: duckdb_rows.relation_head(source),
             lambda wanted: duckdb_rows.relation_batches(source, _texts(wanted), _rows_each(wanted)),
         )
     if is_table(source) and not arrow_rows.is_reader(source):
-        return _Opened(lambda: source, lambda wanted: [source], ahead=False, held=True)
+        return _OpenSource(lambda: source, lambda wanted: [source], ahead=False, held=True)
     if arrow_rows.is_arrow(source):
         return _of_reader(lambda: arrow_rows.open_stream(source))
     if hasattr(source, "to_batches"):
         schema = source.schema if hasattr(source, "schema") else source.projected_schema
-        return _Opened(
+        return _OpenSource(
             schema.empty_table,
             lambda wanted: arrow_rows.dataset_batches(source, _texts(wanted)),
         )
     if hasattr(source, "to_reader"):  # of Arrow Flight
         return _of_reader(source.to_reader)
     if getattr(source, "ndim", None) == 2:
-        return _Opened(lambda: source, lambda wanted: [source], ahead=False, held=True)
+        return _OpenSource(lambda: source, lambda wanted: [source], ahead=False, held=True)
     if isinstance(source, Iterable):
         return _of_iterable(source)
     raise TypeError(
@@ -154,8 +153,8 @@ def _opened(source: Source) -> _Opened:
     )
 
 
-def _of_reader(begin: Callable[[], Any]) -> _Opened:
-    """A reader of Arrow batches, which is asked for once and knows its columns."""
+def _of_reader(begin: Callable[[], Any]) -> _OpenSource:
+    """A source with a reader of Arrow batches, which is created once and knows its columns."""
     kept: list[Any] = []
 
     def reader() -> Any:
@@ -163,11 +162,11 @@ def _of_reader(begin: Callable[[], Any]) -> _Opened:
             kept.append(begin())
         return kept[0]
 
-    return _Opened(lambda: reader().schema.empty_table(), lambda wanted: reader(), again=False)
+    return _OpenSource(lambda: reader().schema.empty_table(), lambda wanted: reader(), again=False)
 
 
-def _of_iterable(source: Iterable[Given]) -> _Opened:
-    """Batches in a list or from a generator, the first of which tells the columns."""
+def _of_iterable(source: Iterable[Given]) -> _OpenSource:
+    """A source of batches in a list or a generator; the first one shows the columns."""
     begun: list[Iterator[Given]] = []
 
     def head() -> Given:
@@ -180,14 +179,14 @@ def _of_iterable(source: Iterable[Given]) -> _Opened:
     def batches(wanted: Columns) -> Iterable[Given]:
         return begun.pop() if begun else source
 
-    # An iterator is its own and only one.
-    return _Opened(head, batches, again=not hasattr(source, "__next__"), ahead=False)
+    # An iterator can be read only once.
+    return _OpenSource(head, batches, again=not hasattr(source, "__next__"), ahead=False)
 
 
-def _called(
+def _call_anew(
     function: Callable[[], Source], columns: Columns, weights: Hashable | None
 ) -> BlockRows:
-    """The rows of what a function gives, which is called once for each pass."""
+    """The rows of what a function returns; it is called once for each pass."""
     first = block_rows(function(), columns, weights)
     if not isinstance(first, BatchRows):
         return first
@@ -201,7 +200,7 @@ def _called(
             )
         return rows.read()
 
-    # Not held, though what it gives may be: it is not to be called in a thread that copies ahead.
+    # ``held`` stays false, so that the function is never called in the thread that copies ahead.
     return BatchRows(read, first.n, names, ahead=first.ahead)
 
 
@@ -210,5 +209,5 @@ def _texts(columns: Columns) -> list[str] | None:
 
 
 def _rows_each(columns: Columns) -> int:
-    """Rows of a batch that is neither small nor large."""
+    """How many rows make a batch that is neither small nor large."""
     return SMALL // 8 // max(len(columns or ()), 8)

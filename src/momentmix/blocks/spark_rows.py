@@ -1,9 +1,9 @@
 """Sums over the rows of a Spark DataFrame; pyspark is imported only when it is used.
 
-Each partition is read as Arrow batches where it is (``mapInArrow``), its sums are made there, and
-the sums of partitions are added up in a second stage before few of them come to the driver. The
-workers need momentmix installed. What travels between them and the driver are the cluster's own
-pickles; nothing is loaded from data or model files.
+Each partition is read as Arrow batches where it is (``mapInArrow``) and summed there. If there are
+many partitions, a second stage adds up their sums, so that only a few reach the driver. The workers
+need momentmix installed. Only the cluster's own pickles travel between them and the driver; nothing
+is unpickled from data or model files.
 """
 
 from __future__ import annotations
@@ -38,12 +38,14 @@ if TYPE_CHECKING:
 
 Model = TypeVar("Model")
 
-#: Types of columns that hold numbers, as Spark names them.
+#: Spark's names of the types of numbers.
 _NUMBERS = ("byte", "short", "integer", "long", "float", "double", "decimal", "boolean", "void")
-#: Partitions up to which their sums come to the driver as they are; and the number of groups in
-#: which those of more partitions, or of nobody knows how many, are added up before.
+#: The sums of up to this many partitions go straight to the driver. If there are more, or their
+#: number is unknown, they are first added up in the second number of groups. Round numbers that
+#: affect speed only.
 _FEW, _GROUPS = 64, 8
-#: More than the pieces of any partition.
+#: Blocks are numbered from this many times their partition. It exceeds the pieces of any real
+#: partition, which would have 8 TiB.
 _PIECES = 1 << 20
 _SCHEMA = "part long, number long, total binary"
 
@@ -56,7 +58,7 @@ def is_spark(source: object) -> TypeGuard[DataFrame]:
 class SparkRows(BlockRows):
     """The rows of a Spark DataFrame; each pass runs its query again, unless it is cached.
 
-    ``columns`` are the features, by default all columns but ``weights``, that of the weights.
+    ``columns`` are the features, by default all columns but ``weights``, the column of weights.
     """
 
     def __init__(
@@ -70,15 +72,15 @@ class SparkRows(BlockRows):
         kinds = {field.name: field.dataType.typeName() for field in source.schema.fields}
         refuse_words([name for name in asked if kinds[name] not in _NUMBERS])
         self.n, self.names, self._weighted = len(features), features, weights is not None
-        self._source = source.select([source[_quoted(name)] for name in asked])
+        self._source = source.select([source[_quote(name)] for name in asked])
         self._partitions = _FEW + 1  # until a pass has counted them
 
     @cached_property
     def _count(self) -> int | None:
-        """How many partitions there are; None where Spark does not tell."""
+        """The number of partitions; None if Spark does not tell."""
         try:
             return int(self._source.rdd.getNumPartitions())
-        except Exception:  # such as Spark Connect's, which has no RDDs
+        except Exception:  # Spark Connect, for example, has no RDDs
             return None
 
     def total(
@@ -105,7 +107,7 @@ class SparkRows(BlockRows):
 def row_function(
     function: Callable[[Model, np.ndarray, None], Array], model: Model, n: int, returns: str
 ) -> UserDefinedFunctionLike:
-    """A pandas UDF of n columns: function(model, rows, None), of the type that Spark names so."""
+    """A pandas UDF of n columns, function(model, rows, None), with the Spark type ``returns``."""
     import pandas as pd
     from pyspark.sql.functions import pandas_udf
 
@@ -121,11 +123,11 @@ def row_function(
     return pandas_udf(of_rows, returns)
 
 
-# What runs on the workers.
+# The rest of this file runs on the workers.
 
 
 class _Refusal(NamedTuple):
-    """Why a block could not be summed up; it takes the place of all sums."""
+    """The reason why a block could not be summed; it replaces all sums."""
 
     kind: type[ValueError]
     message: str
@@ -147,7 +149,7 @@ class _Task(NamedTuple):
         part = 0 if context is None else context.partitionId()
         found: list[object] = []
         try:
-            with thread_limit(1):  # other partitions are the cluster's other jobs
+            with thread_limit(1):  # the cluster works on other partitions in parallel
                 for i, (X, weights) in enumerate(in_pieces(self._rows(batches))):
                     block = Block(part * _PIECES + i, self.partitions)
                     one = self.function(X, weights, *self.arguments, **of_block(self.named, block))
@@ -168,7 +170,7 @@ class _Task(NamedTuple):
 
 
 def _add_up(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
-    """The sum of some partitions, in their order, so that it does not depend on who was first."""
+    """The sum of some partitions, in their order, so that it does not depend on timing."""
     rows = [row for batch in batches for row in batch.to_pylist()]
     if rows:
         rows.sort(key=lambda row: row["part"])
@@ -196,6 +198,6 @@ def _row(part: int, number: int, total: object) -> pyarrow.RecordBatch:
     return pa.RecordBatch.from_pydict(columns)
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     doubled = name.replace("`", "``")
     return f"`{doubled}`"

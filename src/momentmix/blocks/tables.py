@@ -1,4 +1,4 @@
-"""A batch as users have it: an array, a table of any library, or either with weights."""
+"""Batches as users give them: an array, a table of any library, or either with weights."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ Given: TypeAlias = Any
 
 
 class Layout(NamedTuple):
-    """Which columns of a batch are features, and which is the weights; the same in all batches."""
+    """Which columns of the batches are features, and which holds the weights."""
 
     width: int  # features
-    labels: list[Hashable] | None  # those of the features; None in arrays
+    labels: list[Hashable] | None  # of the features; None for arrays
     weights: Hashable | None = None  # the column of weights
     paired: bool = False  # weights come beside each batch
-    chosen: bool = False  # by the user, who may not want others
+    chosen: bool = False  # whether the user chose the columns, so that others may exist
 
     @classmethod
     def of(
         cls, given: Given, columns: Sequence[Hashable] | None, weights: Hashable | None
     ) -> Layout:
-        """The layout of the first batch, which may be without rows."""
+        """The layout of the first batch, which may have no rows."""
         table, own = _parts(given)
         paired = own is not None
         if paired and weights is not None:
@@ -54,20 +54,20 @@ class Layout(NamedTuple):
 
     @property
     def names(self) -> list[str] | None:
-        """The names of the features, where they have some and all are text."""
+        """The names of the features, if all of them are text; else None."""
         if self.labels is None or not all(isinstance(label, str) for label in self.labels):
             return None
         return [str(label) for label in self.labels]
 
     @property
     def wanted(self) -> list[Hashable] | None:
-        """The columns that have to be read; None if all are."""
+        """The columns that have to be read; None for arrays."""
         if self.labels is None:
             return None
         return [*self.labels, *([] if self.weights is None else [self.weights])]
 
     def batches(self, given: Iterable[Given]) -> Iterator[Batch]:
-        """Batches as rows of float64; errors say which batch it is, counted from 0."""
+        """Batches as rows of float64; errors name the batch, counted from 0."""
         for number, one in enumerate(given):
             try:
                 yield self._batch(one)
@@ -108,7 +108,7 @@ class Layout(NamedTuple):
 def chosen_labels(
     labels: Sequence[Hashable], columns: Sequence[Hashable] | None, weights: Hashable | None
 ) -> list[Hashable]:
-    """The columns that are features: those that are named, or all but the weights."""
+    """The columns that are features: the named ones, or all but the weights."""
     twice = [label for i, label in enumerate(labels) if label in labels[:i]]
     if twice:
         raise ValueError(f"two columns have the name {twice[0]!r}")
@@ -125,7 +125,7 @@ def chosen_labels(
 
 
 def refuse_words(words: Sequence[Hashable]) -> None:
-    """Say which columns hold no numbers, if any do."""
+    """Raise an error that names columns without numbers, if there are any."""
     if words:
         raise ValueError(
             f"columns that do not hold numbers: {_listed(words)}; name those that do with columns="
@@ -133,12 +133,12 @@ def refuse_words(words: Sequence[Hashable]) -> None:
 
 
 def is_pandas(table: object) -> bool:
-    """Whether it is a data frame of pandas, whose index Arrow would take for a column."""
+    """Whether it is a data frame of pandas, whose index Arrow would turn into a column."""
     return type(table).__module__.partition(".")[0] == "pandas" and hasattr(table, "columns")
 
 
 def is_table(given: object) -> bool:
-    """Whether it is a table, whose columns have names."""
+    """Whether it is a table with named columns."""
     return is_pandas(given) or arrow_rows.is_arrow(given)
 
 
@@ -176,7 +176,7 @@ def _matrix(table: Given, columns: list[Hashable]) -> np.ndarray:
 
 
 def _array(given: Given) -> np.ndarray:
-    """An array (p, n) of float64; a copy of what is small, whose memory the user may use again."""
+    """An array (p, n) of float64. Small ones are copied, as the user may reuse their memory."""
     given = without_masks(given, "it")
     array = to_numpy(given) if foreign(given) else np.asarray(given)
     if array.ndim != 2 or array.dtype.kind not in "biufO" or array.shape[1] == 0:

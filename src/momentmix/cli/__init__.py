@@ -1,6 +1,6 @@
-"""The command ``momentmix``: one file a group of commands, each a thin layer over the library.
+"""The command ``momentmix``: a file for each group of commands, thin layers over the library.
 
-A command is imported when it is called, so that ``--help`` and ``--version`` answer at once.
+Commands are imported only when called, so that ``--help`` and ``--version`` answer at once.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typer.core import TyperCommand, TyperGroup
 
 import momentmix
 
-#: The file that a command is in, and what it does.
+#: The file of each command, and its one-line help.
 COMMANDS = {
     "fit": ("fit", "Fit a mixture to the rows of tables, or to moments."),
     "select": ("select", "Compare numbers of components and shapes, and tell which fits best."),
@@ -32,7 +32,7 @@ COMMANDS = {
 
 
 class _Commands(TyperGroup):
-    """Names and first sentences of the commands; what is called is imported."""
+    """Lists the commands from ``COMMANDS`` and imports only the one that is called."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return [*COMMANDS]
@@ -44,10 +44,10 @@ class _Commands(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, command, rest = super().resolve_command(ctx, args)
-        return name, None if command is None else _imported(str(name)), rest
+        return name, None if command is None else _import(str(name)), rest
 
 
-def _imported(name: str) -> Any:
+def _import(name: str) -> Any:
     module = import_module(f"momentmix.cli.{COMMANDS[name][0]}")
     alone = typer.Typer(add_completion=False, rich_markup_mode="markdown")
     alone.command(name)(getattr(module, name))
@@ -60,7 +60,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="From a table to a page about it: `momentmix fit data.csv -k auto --report report.html`",
+    epilog="Try: `momentmix fit data.csv -k auto --report report.html`",
 )
 
 
@@ -76,7 +76,7 @@ def _commands(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    """Find the groups in a table: Gaussian mixtures through their moments."""
+    """Find the groups in a table: fit, compare and use Gaussian mixtures."""
 
 
 def _ready_streams() -> None:

@@ -1,4 +1,4 @@
-"""What ``fit`` and ``select`` have in common: which numbers and types are compared, and by what."""
+"""What ``fit`` and ``select`` share: the numbers and shapes to compare, and the criterion."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from momentmix.selection import Choice, Criterion, Selection, select
 from momentmix.selection.choice import CRITERIA
 from momentmix.summary import counted
 
-ComponentsHelp = "How many components, a range such as 1..10, or auto: as the criterion says."
+ComponentsHelp = "The number of components, a range such as 1..10, or auto: the criterion decides."
 CovarianceHelp = (
     f"The shape of the components: {', '.join(COVARIANCE_TYPES)}; several with commas between "
-    "them, or auto: as the criterion says."
+    "them, or auto: the criterion decides."
 )
 CriterionOption = Annotated[
     str | None,
@@ -31,21 +31,21 @@ CriterionOption = Annotated[
 
 
 class Wanted(NamedTuple):
-    """The numbers and types that were asked for."""
+    """The numbers and types to compare, as the user gave them."""
 
-    numbers: Sequence[int] | None  # None: as many as it takes
+    numbers: Sequence[int] | None  # None means auto
     types: Sequence[CovarianceName]
     criterion: Criterion
 
     @property
     def number(self) -> int | None:
-        """The number of components, if there is nothing to choose."""
+        """The number of components if there is nothing to compare, else None."""
         single = self.numbers is not None and len(self.numbers) == 1 and len(self.types) == 1
         return self.numbers[0] if single and self.numbers is not None else None
 
 
 def wanted(components: str, covariance: str, criterion: str | None) -> Wanted:
-    """Options as typed, checked as far as they can be without data."""
+    """The options as typed, after the checks that need no data."""
     if criterion is not None and criterion not in CRITERIA:
         raise ValueError(f"--criterion is one of {', '.join(CRITERIA)}, got {criterion!r}")
     names = COVARIANCE_TYPES if covariance == "auto" else covariance.split(",")
@@ -83,7 +83,7 @@ def _numbers(components: str) -> Sequence[int] | None:
 
 
 def compare_rows(rows: Rows, asked: Wanted, settings: dict[str, Any]) -> Selection:
-    """The comparison of all that was asked for."""
+    """Fit and compare all numbers and types."""
     with in_terms_of_options():
         return select(
             rows.X,
@@ -108,14 +108,14 @@ def _tell_type(choice: Choice) -> None:
 
 
 def show_choices(selection: Selection) -> None:
-    """The table of a comparison."""
+    """Print the table of a comparison."""
     heads, rows = selection.cells()
     marked = [[*row, mark] for row, mark in zip(rows, selection.marks(), strict=True)]
     show_table(f"Fits by {selection.criterion.upper()}", [*heads, "best"], marked)
 
 
 def choices_document(choices: Sequence[Choice]) -> list[JsonValue]:
-    """The table for a machine."""
+    """The table for ``--json``."""
     return [
         {name: value for name, value in choice._asdict().items() if name != "fit"}
         for choice in choices

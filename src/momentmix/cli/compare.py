@@ -32,7 +32,7 @@ def compare(
         bool, typer.Option("--fitted", help="The model was fitted to the rows of the table.")
     ] = False,
     permutations: Annotated[
-        int, typer.Option(help="How many times chance is tried for the p-values; 0 for none.")
+        int, typer.Option(help="The number of random draws behind the p-values; 0 for none.")
     ] = 999,
     seed: Annotated[int, typer.Option(help="The seed of the p-values.")] = 0,
     as_json: Json = False,
@@ -41,10 +41,10 @@ def compare(
     """Tell how far apart the moments of two models are.
 
     Each may also be a table, or moments. Distances are given order by order, about the mean of B
-    and in units of its standard deviations. Columns are matched by name where both have names.
-    Where B is a table, the distance that sampling alone leads one to expect is given beside it.
-    If both are tables, or one is a table and the other a model, each order has a p-value: whether
-    chance alone explains the difference.
+    and in units of its standard deviations. Columns are matched by name if both have names. If B is
+    a table, the distance expected from sampling alone is given too. If both are tables, or one is a
+    table and the other a model, each order has a p-value: whether chance alone explains the
+    difference.
 
     Example: `momentmix compare model.json data.csv --order 4`
     """
@@ -62,7 +62,7 @@ def compare(
         if as_json:
             orders = [match._asdict() for match in matches]
             if tests is not None:
-                for each, test in zip(orders, tests, strict=False):  # fewer, if they are costly
+                for each, test in zip(orders, tests, strict=False):  # costly orders have no test
                     each |= {"p_value": test.p_value, "sentence": test.sentence}
             show_json({"a": a, "b": b, "orders": orders})
             return
@@ -78,7 +78,7 @@ def compare(
 def _tests(
     P: Distribution, Q: Distribution, order: int | None, fitted: bool, permutations: int, seed: int
 ) -> TestsByOrder | None:
-    """Whether chance explains what is different; None where that cannot be told."""
+    """Tests of whether chance explains the differences; None if there can be none."""
     rows = [D.X for D in (P, Q) if isinstance(D, Samples)]
     models = [D for D in (P, Q) if isinstance(D, Mixture)]
     if not permutations or len(rows) + len(models) < 2 or not rows:
@@ -96,7 +96,7 @@ def _tests(
 
 
 def _read_both(a: str, b: str, options: TableOptions) -> tuple[Distribution, Distribution]:
-    """Both, the same columns of them. A model or moments come first: they have no others."""
+    """Read both with the same columns, models and moments first, as their columns are fixed."""
     first, second = sorted((a, b), key=is_table)
     one, names = read_distribution(first, options)
     other, theirs = read_distribution(second, options, names)
@@ -108,7 +108,7 @@ def _read_both(a: str, b: str, options: TableOptions) -> tuple[Distribution, Dis
 
 
 def _columns(matches: Sequence[Match], tests: TestsByOrder | None) -> dict[str, list[str]]:
-    """The cells below each heading; what sampling explains is left out where it is not known."""
+    """The cells below each heading, without those on sampling if it is unknown."""
     columns = {
         "order": [str(match.order) for match in matches],
         "distance": [f"{match.distance:.4g}" for match in matches],

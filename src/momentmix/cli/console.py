@@ -1,6 +1,6 @@
-"""What the commands say, and how they fail: tables, one-line errors, bars for what takes long.
+"""The output of commands: tables, one-line errors, and progress bars.
 
-On a terminal tables are drawn and bars shown; into a pipe a table goes as tab-separated lines.
+On a terminal tables are drawn and bars shown; in a pipe, tables are tab-separated lines.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from momentmix.files.writing import naming
+from momentmix.files.writing import name_in_errors
 
 out, err = Console(), Console(stderr=True)
 
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
 
-#: What :func:`show_json` takes: JSON, arrays and the numbers in them.
+#: What :func:`show_json` accepts: JSON, NumPy arrays and NumPy numbers.
 JsonValue: TypeAlias = (
     "bool | float | str | np.ndarray | np.generic | Sequence[JsonValue] "
     "| Mapping[str, JsonValue] | None"
@@ -44,12 +44,12 @@ JsonValue: TypeAlias = (
 Word = TypeVar("Word", bound=str)
 
 STANDARD_OUTPUT = "standard output"
-#: Control characters, line and paragraph ends, marks that turn the direction of writing, and halves
-#: of characters, which no stream takes.
+#: Characters that are escaped: control characters, line and paragraph separators, marks that change
+#: the direction of writing, and lone surrogates, which no stream can encode.
 _UNSAFE = re.compile(
     r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
-#: What a user or a file can have wrong; anything else is a mistake of the program.
+#: Exceptions that a user or a file can cause; any other is a bug of the program.
 USER_ERRORS = (ValueError, OSError, MemoryError, ImportError, OverflowError, zipfile.BadZipFile)
 
 
@@ -61,25 +61,30 @@ _OPTIONS = {
     "max_iter": "--max-iter",
     "tol": "--tol",
     "prior": "--prior",
-    "polish": "--polish",
+    "method": "--method",
     "outliers": "--outliers",
     "order": "--order",
 }
 
 
 def by_option(message: str) -> str:
-    """A message of the library in which a parameter is called by its option."""
+    """A message of the library with parameters replaced by the options that set them.
+
+    scikit-learn's "The 'tol' parameter of GaussianMixture must be …" becomes "--tol must be …".
+    """
+    message = re.sub(r"The '(\w+)' parameter of \w+ must", r"\1 must", message)
     for name, option in _OPTIONS.items():
-        # Without an underscore it may be just a word.
+        # A name without an underscore may be an ordinary word.
         after = "" if "_" in name else "(?= must| \\(now|=)"
         message = re.sub(rf"\b{name}\b{after}", option, message)
         message = re.sub(rf"{option}=(\S)", rf"{option} \1", message)
+        message = re.sub(rf"({option} (?:must.* or )?)None\b", r"\1none", message)
     return message
 
 
 @contextmanager
 def in_terms_of_options() -> Iterator[None]:
-    """What is wrong with a value is said of the option that the user typed."""
+    """Make errors of the library name the option that the user typed."""
     try:
         yield
     except ValueError as error:
@@ -88,13 +93,13 @@ def in_terms_of_options() -> Iterator[None]:
 
 @contextmanager
 def plain_errors(debug: bool) -> Iterator[None]:
-    """Errors as one line and an exit status: 1, or 130 after Ctrl-C. Warnings as one line each."""
+    """Print errors and warnings as one line each; exit with 1, or with 130 after Ctrl-C."""
     with warnings.catch_warnings():
         if not debug:
             setattr(warnings, "showwarning", _print_warning)  # noqa: B010
         try:
             yield
-            with naming(STANDARD_OUTPUT):
+            with name_in_errors(STANDARD_OUTPUT):
                 sys.stdout.flush()
         except KeyboardInterrupt:
             fail("interrupted", 130)
@@ -114,7 +119,7 @@ def plain_errors(debug: bool) -> Iterator[None]:
 
 
 def _close_output() -> None:
-    """What is left to write goes nowhere, or Python would complain once more at its end."""
+    """Discard what is left to write, or Python would report the closed pipe again at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -128,7 +133,7 @@ def fail(message: str, code: int) -> NoReturn:
 
 
 def one_of(option: str, word: str, *known: Word) -> Word:
-    """The word that was given to an option, which must be one of the known ones."""
+    """The word given to an option, which must be one of ``known``."""
     for each in known:
         if word == each:
             return each
@@ -140,19 +145,19 @@ def _on_one_line(message: object) -> str:
 
 
 def say(message: str, console: Console = out, style: str = "") -> None:
-    """One line as it is, however wide the terminal."""
-    with naming(STANDARD_OUTPUT if console is out else "standard error"):
+    """Print one line, unwrapped however narrow the terminal is."""
+    with name_in_errors(STANDARD_OUTPUT if console is out else "standard error"):
         console.print(_literal(message, style), soft_wrap=True)
 
 
 def aside(message: str) -> None:
-    """For a person: not said into a pipe."""
+    """Print a line on a terminal, and nothing in a pipe."""
     if out.is_terminal:
         say(message)
 
 
 def note(message: str) -> None:
-    """What must not be missed, nor get between the lines of a table."""
+    """Print a note to standard error, where it does not mix with a table."""
     say(f"Note: {message}", err)
 
 
@@ -170,27 +175,27 @@ def show_table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) 
 
 
 def _literal(text: str, style: str = "") -> Text:
-    """Text in which neither rich nor the terminal finds a command."""
+    """Text without markup of rich or control sequences of the terminal."""
     return Text(visible(text), style=style)
 
 
 def visible(text: str) -> str:
-    """With characters that would act on a terminal, or hide what is there, as their codes."""
+    """The text, with characters that a terminal would obey or hide replaced by their codes."""
     return _UNSAFE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def in_csv(name: str) -> str:
-    """A name for CSV on standard output; into a pipe, line ends and tabs in it stay as they are."""
+    """A name for CSV on standard output; in a pipe it keeps its line ends and tabs."""
     return "".join(c if c in "\n\r\t" and not out.is_terminal else visible(c) for c in name)
 
 
 def _write_out(text: str) -> None:
-    with naming(STANDARD_OUTPUT):
+    with name_in_errors(STANDARD_OUTPUT):
         sys.stdout.write(text)
 
 
 def show_json(document: JsonValue) -> None:
-    """Numbers that are not finite become null: JSON has no word for them."""
+    """Print JSON; numbers that are not finite become null, because JSON cannot hold them."""
     plain = not (sys.stdout.encoding or "utf-8").lower().startswith("utf")
     text = json.dumps(_json_ready(document), allow_nan=False, ensure_ascii=plain)
     _write_out(_UNSAFE.sub(lambda found: json.dumps(found[0])[1:-1], text) + "\n")
@@ -212,12 +217,12 @@ def _json_ready(value: JsonValue) -> JsonValue:
 
 
 def working(what: str) -> AbstractContextManager[object]:
-    """Shows on a terminal that something goes on whose end cannot be told."""
+    """On a terminal, show that work of unknown length is going on."""
     return err.status(what) if err.is_terminal else nullcontext()
 
 
 def reading_bar(wanted: bool = True, rows: bool = False) -> Progress:
-    """A bar on a terminal for those who wait, unless it is not wanted; of bytes, or of rows."""
+    """A progress bar of bytes or rows; it is hidden off a terminal or if not ``wanted``."""
     shown = wanted and err.is_terminal
     # Before rich 14.3 a disabled bar still ends with an empty line, hence the quiet console.
     return Progress(

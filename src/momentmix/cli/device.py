@@ -1,4 +1,4 @@
-"""The option ``--device``: where the work on rows is done."""
+"""The option ``--device``: where computations on rows run."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ DeviceOption = Annotated[
     str | None,
     typer.Option(
         "--device",
-        help="Work at the rows on this device of PyTorch, such as cuda; by default here.",
+        help="PyTorch device to run on, e.g. cuda. Default: CPU.",
         show_default=False,
     ),
 ]
 
 
-class Worktop:
-    """Where rows and a model meet: here, or on a device."""
+class WorkPlace:
+    """Where computations run: on the CPU with NumPy, or on a device."""
 
     def __init__(self, name: str | None) -> None:
         try:
@@ -33,9 +33,9 @@ class Worktop:
             raise ImportError(str(error).replace("device=", "--device ")) from None
 
     def rows(self, X: np.ndarray) -> Array:
-        """Rows there."""
+        """The rows, moved there."""
         return X if self.device is None else as_like(X, self.device)
 
     def model(self, mixture: Mixture) -> Mixture:
-        """A model there."""
+        """The model, moved there."""
         return mixture if self.device is None else mixture.on(self.device)

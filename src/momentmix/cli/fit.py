@@ -30,11 +30,14 @@ from momentmix.cli.console import (
     show_json,
     working,
 )
-from momentmix.cli.device import DeviceOption, Worktop
-from momentmix.cli.errors import ErrorsOption
+from momentmix.cli.device import DeviceOption, WorkPlace
+from momentmix.cli.error_bars import ErrorsOption
 from momentmix.cli.fit_blocks import fit_blocks, read_in_blocks
 from momentmix.cli.fitted import (
+    METHODS,
+    FitMethod,
     Settings,
+    estimator_of,
     origin_of,
     show_summary,
     summary_document,
@@ -51,8 +54,8 @@ from momentmix.cli.reading import Rows, check_count, rows_of
 from momentmix.cli.tables import TableOptions, reads_tables
 from momentmix.cli.writing import check_output
 from momentmix.distributions.moment_tensors import MomentTensors
+from momentmix.estimators.gaussian_mixture import GaussianMixture
 from momentmix.estimators.moment_mixture import MomentMixture
-from momentmix.estimators.settings import check_mixture_settings
 from momentmix.files.query_table import is_query
 from momentmix.selection import Choice
 from momentmix.summary import FitSummary
@@ -87,15 +90,17 @@ def fit(
         ),
     ] = "auto",
     order: Annotated[
-        int | None, typer.Option(help="The highest order to match, where moments are fitted.")
+        int | None,
+        typer.Option(help="The highest order of moments to match, with --method moments."),
     ] = None,
-    polish: Annotated[
+    method: Annotated[
         str,
         typer.Option(
-            help="How the likelihood is climbed at the end: em, newton in fewer passes over the "
-            "rows, or none, which leaves the estimate from moments."
+            help="How the mixture is fitted: by its likelihood, of which em and newton (fewer "
+            "passes over the rows) name the last steps and auto takes one of the two; or by "
+            "moments, in one pass."
         ),
-    ] = "em",
+    ] = "auto",
     in_blocks: Annotated[
         bool | None,
         typer.Option(
@@ -109,7 +114,7 @@ def fit(
     compare_em: Annotated[
         bool, typer.Option("--compare-em", help="Fit scikit-learn's EM too, from ten starts.")
     ] = False,
-    max_iter: Annotated[int, typer.Option(help="The most iterations of a solver.")] = 200,
+    max_iter: Annotated[int, typer.Option(help="Maximum iterations per solver.")] = 200,
     tol: Annotated[
         float, typer.Option(help="Stop when the mean log-likelihood gains less than this.")
     ] = 1e-6,
@@ -132,34 +137,37 @@ def fit(
         check_output(output, files, (".json",))
         check_output(report, files, (".html",))
         if report is not None:
-            import momentmix.report  # noqa: F401  (what it lacks is better known before the fit)
-        options, gaps, there = tables(), gaps_option(missing), Worktop(device)
+            import momentmix.report  # noqa: F401  (fails before the fit if matplotlib is missing)
+        options, gaps, there = tables(), gaps_option(missing), WorkPlace(device)
         asked = wanted(components, covariance, criterion)
         settings: Settings = {
             "covariance_type": "full" if len(asked.types) > 1 else asked.types[0],
-            "order": "auto" if order is None else order,
+            "order": order,
             "random_state": seed,
             "max_iter": max_iter,
             "tol": tol,
-            "polish": polish_setting(polish),
+            "method": method_setting(method),
             "prior": prior_setting(prior),
             "outliers": outlier_setting(outliers),
         }
+        of_moments = Path(files[0]).suffix.lower() == ".npz" and not is_query(files[0])
+        if of_moments and settings["method"] == "auto":
+            settings["method"] = "moments"
         with in_terms_of_options():
-            check_mixture_settings(
-                MomentMixture(1 if asked.number is None else asked.number, **settings)
-            )
-        if Path(files[0]).suffix.lower() == ".npz" and not is_query(files[0]):
+            estimator_of(1 if asked.number is None else asked.number, settings)
+        if of_moments:
             if len(files) > 1 or options != TableOptions():
                 raise ValueError("give one file of moments alone; its columns are chosen already")
             if compare_em:
                 raise ValueError("--compare-em needs the rows; moments are not enough for EM")
             if errors is not None:
                 raise ValueError("--errors needs the rows; moments have no errors of their own")
-            if settings["outliers"] != "none":
+            if settings["outliers"] is not None:
                 raise ValueError("--outliers needs the rows; moments do not tell one from another")
-            if settings["polish"] == "newton":
-                raise ValueError("--polish newton needs the rows; moments have no likelihood")
+            if settings["method"] != "moments":
+                raise ValueError(
+                    f"--method {settings['method']} needs the rows; moments have no likelihood"
+                )
             if in_blocks is not None:
                 raise ValueError("--in-blocks and --in-memory are for rows; moments have none")
             if device is not None:
@@ -169,7 +177,7 @@ def fit(
             unfit = _needs_memory(asked, settings, errors, compare_em)
             with open_rows(files, options, errors=errors) as opened:
                 if read_in_blocks(opened, in_blocks, unfit):
-                    assert asked.number is not None  # or it would have been refused
+                    assert asked.number is not None  # else the options were refused above
                     found, summary = fit_blocks(opened, asked.number, settings, gaps, device)
                 else:
                     rows = rows_of(opened, gaps)
@@ -190,18 +198,18 @@ def fit(
                 if path is not None:
                     aside(f"{what}: {path}")
         if found.interrupted_ or any(choice.fit.interrupted_ for choice in summary.choices):
-            raise KeyboardInterrupt  # after the best so far has been kept
+            raise KeyboardInterrupt  # after the best fit so far was saved
 
 
 def _needs_memory(
     asked: Wanted, settings: Settings, errors: str | None, compare_em: bool
 ) -> list[str]:
-    """What was asked for that cannot be had in blocks."""
+    """The given options that do not work in blocks."""
     found = {
         "-k auto and ranges (give one number)": asked.numbers is None or len(asked.numbers) > 1,
         "--covariance with several shapes (give one)": len(asked.types) > 1,
         "--errors": errors is not None,
-        "--outliers": settings["outliers"] != "none",
+        "--outliers": settings["outliers"] is not None,
         "--prior cv": settings["prior"] == "cv",
         "--compare-em": compare_em,
     }
@@ -209,8 +217,8 @@ def _needs_memory(
 
 
 def _check_for_em(rows: Rows, outliers: OutlierSetting) -> None:
-    """Refuse what scikit-learn's EM cannot take."""
-    if outliers != "none":
+    """Raise an error for input that scikit-learn's EM does not accept."""
+    if outliers is not None:
         raise ValueError(
             "--compare-em goes without --outliers, of which scikit-learn's EM has none"
         )
@@ -224,7 +232,7 @@ def _check_for_em(rows: Rows, outliers: OutlierSetting) -> None:
 
 
 def _write_files(summary: FitSummary, output: Path | None, report: Path | None) -> None:
-    """The model and the page about it, where they were asked for."""
+    """Write the model and the report, if their files were given."""
     if output is not None:
         summary.mixture.save(output)
     if report is not None:
@@ -235,9 +243,9 @@ def _write_files(summary: FitSummary, output: Path | None, report: Path | None) 
 
 
 def fit_rows(
-    rows: Rows, asked: Wanted, settings: Settings, there: Worktop
-) -> tuple[MomentMixture, FitSummary]:
-    """A fit with a given number of components, or the best of those that are compared."""
+    rows: Rows, asked: Wanted, settings: Settings, there: WorkPlace
+) -> tuple[GaussianMixture | MomentMixture, FitSummary]:
+    """Fit the given number of components, or compare several and take the best."""
     choices: list[Choice] = []
     least = 1 if asked.numbers is None else asked.numbers[0]
     check_count(least, len(rows.X), rows.source)
@@ -246,11 +254,20 @@ def fit_rows(
     begin = time.perf_counter()
     with in_terms_of_options(), warnings_as_notes() as notes:
         if asked.number is None:
-            others = {name: value for name, value in settings.items() if name != "covariance_type"}
+            if settings["method"] == "moments":
+                raise ValueError(
+                    "-k auto, ranges and several shapes compare likelihoods, at which --method "
+                    "moments does not look; give one number and one shape"
+                )
+            others = {
+                name: value
+                for name, value in settings.items()
+                if name not in ("covariance_type", "order")
+            }
             selection = compare_rows(rows, asked, others)
             found, choices = selection.best, selection.table
         else:
-            found = MomentMixture(asked.number, verbose=int(err.is_terminal), **settings)
+            found = estimator_of(asked.number, settings, int(err.is_terminal))
             found.fit(there.rows(rows.X), noise_covariance=rows.noise)
     seconds = time.perf_counter() - begin
     named = found.mixture_.named(rows.names)
@@ -281,8 +298,8 @@ def fit_rows(
 
 def fit_moments(
     path: Path, number: int | None, settings: Settings
-) -> tuple[MomentMixture, FitSummary]:
-    """A fit to the moments in a file."""
+) -> tuple[GaussianMixture | MomentMixture, FitSummary]:
+    """Fit the moments in a file."""
     if number is None:
         raise ValueError(
             "-k auto needs rows: the BIC is not known from moments; give a number and one shape"
@@ -290,7 +307,8 @@ def fit_moments(
     moments = MomentTensors.load(path)
     begin = time.perf_counter()
     with in_terms_of_options(), warnings_as_notes() as notes:
-        found = MomentMixture(number, verbose=int(err.is_terminal), **settings)
+        found = estimator_of(number, settings, int(err.is_terminal))
+        assert isinstance(found, MomentMixture)
         found.fit_moments(moments)
     seconds = time.perf_counter() - begin
     return found, FitSummary(
@@ -315,6 +333,5 @@ def prior_setting(text: str) -> float | Literal["auto", "cv"] | None:
         raise ValueError(f"--prior is auto, cv, none or a number of rows, got {text!r}") from None
 
 
-def polish_setting(text: str) -> Literal["em", "newton"] | None:
-    words: dict[str, Literal["em", "newton"] | None] = {"em": "em", "newton": "newton"}
-    return words.get(one_of("--polish", text, "em", "newton", "none"))
+def method_setting(text: str) -> FitMethod:
+    return one_of("--method", text, *METHODS)

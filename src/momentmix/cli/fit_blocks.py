@@ -1,4 +1,4 @@
-"""Fits of rows that are read in blocks, again for every step, because they are too many to hold."""
+"""Fits of rows too many to hold, which are read in blocks, again for every step."""
 
 from __future__ import annotations
 
@@ -11,28 +11,31 @@ import numpy as np
 
 from momentmix.blocks.batches import Batch, BatchRows
 from momentmix.cli.console import in_terms_of_options, note
-from momentmix.cli.fitted import Settings, origin_of, warnings_as_notes
+from momentmix.cli.fitted import Settings, estimator_of, origin_of, warnings_as_notes
 from momentmix.cli.gaps import GapCount, Gaps
 from momentmix.cli.opening import Block, OpenTables, tell_left_out
 from momentmix.cli.reading import check_count, few_values, refuse_unusable, rows_at_once
 from momentmix.distributions.mixture import Mixture
+from momentmix.estimators.gaussian_mixture import GaussianMixture
 from momentmix.estimators.moment_mixture import MomentMixture
 from momentmix.files.query_table import QueryTable
 from momentmix.summary import FitSummary
-from momentmix.summary.certainty import certainty_of
+from momentmix.summary.assignment import assignment_of
 from momentmix.summary.fit import AllRows
 from momentmix.support.array import to_numpy
 
-#: Rows that take more bytes than this are read in blocks, if nothing else was asked for.
+#: Rows that take more bytes than this are read in blocks unless the user says otherwise. A round
+#: number, 2 GiB; in blocks the fit takes longer but needs little memory.
 MOST_BYTES = 2 << 30
-#: Rows that stand for all in pictures and tests, and bytes that they may take.
+#: The most rows, and bytes, of the sample that stands for all rows in pictures, tests and standard
+#: errors. Round numbers that bound the memory of the report and were not tuned.
 MOST_SAMPLED, _SAMPLE_BYTES = 100_000, 64 << 20
 
 
 def read_in_blocks(opened: OpenTables, asked: bool | None, unfit: Sequence[str]) -> bool:
-    """Whether rows are read in blocks: as was asked for, or if they are too many for memory.
+    """Whether rows are read in blocks: as the user says, or if they need too much memory.
 
-    ``unfit`` are options that were given and need all rows in memory.
+    ``unfit`` are the given options that need all rows in memory.
     """
     if asked is False:
         return False
@@ -53,7 +56,7 @@ def read_in_blocks(opened: OpenTables, asked: bool | None, unfit: Sequence[str])
 
 
 def expected_bytes(opened: OpenTables) -> float:
-    """What all rows take in memory, told from the first of them and the sizes of the files."""
+    """The memory that all rows need, estimated from the first rows and the sizes of the files."""
     rows, width = 0.0, len(opened.used)
     files = [table for table in opened.tables if not isinstance(table, QueryTable)]
     rows += sum(table.count() for table in opened.tables if isinstance(table, QueryTable))
@@ -62,13 +65,13 @@ def expected_bytes(opened: OpenTables) -> float:
         total = sum(table.size for table in files)
         if first is not None and first.share > 0:
             rows += len(first.rows) / first.share * total / max(files[0].size, 1)
-        else:  # a stream of Arrow's does not say how long it is
+        else:  # an Arrow stream does not tell its length
             rows += total / (8 * width)
     return 8 * width * rows
 
 
 class RowSample:
-    """Rows drawn at random from blocks, each as likely as any other: those of the least keys."""
+    """A uniform random sample of rows that come in blocks: those with the smallest random keys."""
 
     def __init__(self, most: int, seed: int) -> None:
         self._most, self._rng = most, np.random.default_rng(seed)
@@ -95,18 +98,18 @@ class RowSample:
 
     @property
     def rows(self) -> np.ndarray:
-        """In the order in which they came."""
+        """The sampled rows in the order in which they came."""
         self._shrink()
         return self._rows[0]
 
 
 @dataclass
 class _Survey:
-    """What one look at all rows tells, before they are fitted."""
+    """What a first pass over all rows finds, before they are fitted."""
 
     count: GapCount
     gaps: np.ndarray  # (n,) empty cells of each column
-    lowest: np.ndarray  # (n,) of the rows that can be used
+    lowest: np.ndarray  # (n,) over the usable rows
     highest: np.ndarray
     sample: RowSample
 
@@ -125,7 +128,7 @@ class _Survey:
         return found
 
     def to_leave_out(self) -> tuple[str, np.ndarray]:
-        """A reason to leave columns out, and which these are; (n,). All of them never are."""
+        """A reason to leave columns out, and which; (n,). It is never all of them."""
         empty, constant = self.gaps == self.count.rows, self.lowest >= self.highest
         if empty.any() and not empty.all():
             return "empty", empty
@@ -133,8 +136,8 @@ class _Survey:
         return "constant", which
 
 
-def surveyed(opened: OpenTables, gaps: Gaps, seed: int) -> tuple[OpenTables, _Survey]:
-    """Tables without columns that tell nothing, and what a look at all rows of the others tells."""
+def survey(opened: OpenTables, gaps: Gaps, seed: int) -> tuple[OpenTables, _Survey]:
+    """The tables without empty or constant columns, and a survey of all rows of the others."""
     while True:
         seen = _Survey.of(opened, gaps, seed)
         reason, which = seen.to_leave_out()
@@ -155,9 +158,9 @@ def surveyed(opened: OpenTables, gaps: Gaps, seed: int) -> tuple[OpenTables, _Su
 
 def fit_blocks(
     opened: OpenTables, number: int, settings: Settings, gaps: Gaps, device: str | None = None
-) -> tuple[MomentMixture, FitSummary]:
-    """A fit of all rows, and what is to be said of it, for which some rows stand for the others."""
-    opened, seen = surveyed(opened, gaps, settings["random_state"])
+) -> tuple[GaussianMixture | MomentMixture, FitSummary]:
+    """Fit all rows and summarise the fit, for which a sample of rows stands for all."""
+    opened, seen = survey(opened, gaps, settings["random_state"])
     check_count(number, seen.count.left, opened.source)
     begin, passes = time.perf_counter(), iter(range(1, 1_000_000))
 
@@ -166,15 +169,16 @@ def fit_blocks(
             yield Batch(X)
 
     with in_terms_of_options(), warnings_as_notes() as notes:
-        found = MomentMixture(number, **settings)
+        found = estimator_of(number, settings)
         found.fit_batches(BatchRows(read, len(opened.used), opened.names), device=device)
     seconds = time.perf_counter() - begin
     mixture, sample = found.mixture_.named(opened.names), seen.sample.rows
-    of_all = AllRows(seen.count.left, found.lower_bound_ * seen.count.left)
+    value = getattr(found, "lower_bound_", np.nan)  # moments have no likelihood
+    of_all = AllRows(seen.count.left, value * seen.count.left)
     if not found.interrupted_:
         try:
             of_all = _of_all(opened, gaps, mixture)
-        except KeyboardInterrupt:  # the model is there, and is not to be lost
+        except KeyboardInterrupt:  # the model is fitted and must not be lost
             found.interrupted_ = True
     notes = [*(few_values(sample, opened.used) if opened.free else ()), *notes]
     if len(sample) < seen.count.left:
@@ -184,7 +188,7 @@ def fit_blocks(
             f"of columns rest on {len(sample):,} of them, drawn at random."
         )
     dropped = seen.count.rows - seen.count.left
-    # Of the rows that are used, as in memory, unless rows with gaps are not used.
+    # Empty rows do not count unless rows with gaps are dropped, as for fits in memory.
     counts = seen.gaps if gaps == "drop" else seen.gaps - seen.count.empty
     gaps_told = dict(zip(opened.used, counts.tolist(), strict=True))
     return found, FitSummary(
@@ -216,13 +220,13 @@ def _usable_blocks(opened: OpenTables, gaps: Gaps, what: str) -> Iterator[np.nda
 
 
 def _of_all(opened: OpenTables, gaps: Gaps, mixture: Mixture) -> AllRows:
-    """What all rows say under a mixture, in one more pass."""
-    rows, total, certainty = 0, 0.0, None
+    """Likelihood and assignment of all rows under a mixture, in one more pass."""
+    rows, total, assignment = 0, 0.0, None
     most = rows_at_once(mixture)
     for X in _usable_blocks(opened, gaps, "scoring"):
         for part in Block(X).parts(most):
             rows += len(part.X)
             total += float(np.sum(to_numpy(mixture.log_prob(part.X))))
-            sure = certainty_of(mixture, part.X)
-            certainty = sure if certainty is None else certainty + sure
-    return AllRows(rows, total, certainty)
+            sure = assignment_of(mixture, part.X)
+            assignment = sure if assignment is None else assignment + sure
+    return AllRows(rows, total, assignment)

@@ -1,4 +1,4 @@
-"""What a fit was asked for, and what is said of it when it is done."""
+"""The settings of a fit, and its summary when it is done."""
 
 from __future__ import annotations
 
@@ -8,32 +8,74 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal, TypedDict
+from typing import Literal, TypeAlias, TypedDict
 
 from momentmix.cli.choosing import choices_document, show_choices
 from momentmix.cli.console import JsonValue, aside, by_option, note, out
 from momentmix.cli.outliers import OutlierSetting, outliers_document
 from momentmix.cli.show import mixture_document, show_mixture
 from momentmix.covariance import CovarianceName
+from momentmix.estimators.gaussian_mixture import GaussianMixture
+from momentmix.estimators.moment_mixture import MomentMixture
 from momentmix.selection import Selection
 from momentmix.summary import FitSummary, Origin
 
+#: How a fit is made: the first three maximise the likelihood, "moments" matches moments.
+FitMethod: TypeAlias = Literal["auto", "em", "newton", "moments"]
+METHODS: tuple[FitMethod, ...] = ("auto", "em", "newton", "moments")
+
 
 class Settings(TypedDict):
-    """Parameters of MomentMixture that the command sets."""
+    """The parameters of estimators that the command sets."""
 
     covariance_type: CovarianceName
-    order: int | Literal["auto"]
+    order: int | None
     random_state: int
     max_iter: int
     tol: float
-    polish: Literal["em", "newton"] | None
+    method: FitMethod
     prior: float | Literal["auto", "cv"] | None
     outliers: OutlierSetting
 
 
+def estimator_of(
+    number: int, settings: Settings, verbose: int = 0
+) -> GaussianMixture | MomentMixture:
+    """The estimator for the settings, with its parameters checked."""
+    covariance_type, outliers = settings["covariance_type"], settings["outliers"]
+    fit: GaussianMixture | MomentMixture
+    if settings["method"] == "moments":
+        if settings["prior"] != "auto":
+            raise ValueError(
+                "--prior is for fits of the likelihood; moments are matched as they are"
+            )
+        fit = MomentMixture(
+            number,
+            covariance_type=covariance_type,
+            order="auto" if settings["order"] is None else settings["order"],
+            outliers=outliers,  # type: ignore[arg-type]  # "uniform" is refused below
+        )
+    else:
+        if settings["order"] is not None:
+            raise ValueError(
+                "--order is for fits of moments: those of a file, or of rows with --method moments"
+            )
+        fit = GaussianMixture(
+            number,
+            covariance_type=covariance_type,
+            tol=settings["tol"],
+            prior=settings["prior"],
+            outliers=outliers,
+            method=settings["method"],
+        )
+    fit.random_state, fit.max_iter = settings["random_state"], settings["max_iter"]
+    fit.verbose = verbose
+    fit._validate_params()
+    return fit
+
+
 def origin_of(settings: Settings, covariance: str) -> Origin:
-    """What it takes to make a fit again."""
+    """What is needed to repeat a fit."""
     program, *arguments = sys.argv
     known = Path(program).name in ("momentmix", "momentmix.exe", "__main__.py")
     return Origin(
@@ -41,18 +83,23 @@ def origin_of(settings: Settings, covariance: str) -> Origin:
         seed=settings["random_state"],
         settings={
             "covariances": covariance,
-            "prior": "none" if settings["prior"] is None else str(settings["prior"]),
-            "outliers": str(settings["outliers"]),
-            "polish": "none" if settings["polish"] is None else settings["polish"],
-            "order of moments": str(settings["order"]),
+            "outliers": str(settings["outliers"] or "none"),
+            "method": settings["method"],
             "most iterations": str(settings["max_iter"]),
-            "tolerance": f"{settings['tol']:g}",
+            **(
+                {"order of moments": str(settings["order"] or "auto")}
+                if settings["method"] == "moments"
+                else {
+                    "prior": "none" if settings["prior"] is None else str(settings["prior"]),
+                    "tolerance": f"{settings['tol']:g}",
+                }
+            ),
         },
     )
 
 
 def show_summary(summary: FitSummary) -> None:
-    """What a person reads after a fit."""
+    """Print what a person reads after a fit."""
     if summary.choices and out.is_terminal:  # a pipe gets one table
         show_choices(Selection(summary.choices, summary.criterion))
     show_mixture(summary.mixture)
@@ -69,7 +116,7 @@ def show_summary(summary: FitSummary) -> None:
 
 
 def summary_document(summary: FitSummary) -> dict[str, JsonValue]:
-    """What ``--json`` prints."""
+    """The document that ``--json`` prints."""
     value, origin = summary.log_likelihood, summary.origin
     return {
         "source": summary.source,
@@ -83,7 +130,7 @@ def summary_document(summary: FitSummary) -> dict[str, JsonValue]:
         "bic": None if value is None or summary.collapsed else summary.bic(value),
         "mixture": mixture_document(summary.mixture),
         "outliers": outliers_document(summary.outliers),
-        **sureness_document(summary),
+        **uncertainty_document(summary),
         "moments": [match._asdict() for match in summary.matches],
         "tests": [test._asdict() for test in summary.tests or ()],
         "choices": choices_document(summary.choices),
@@ -92,9 +139,9 @@ def summary_document(summary: FitSummary) -> dict[str, JsonValue]:
     }
 
 
-def sureness_document(summary: FitSummary) -> dict[str, JsonValue]:
-    """How sure the parameters are, and how sure rows are of their components."""
-    sure, rows = summary.sureness, summary.certainty
+def uncertainty_document(summary: FitSummary) -> dict[str, JsonValue]:
+    """The uncertainty of the parameters and the assignment of the rows, for ``--json``."""
+    sure, rows = summary.uncertainty, summary.assignment
     document: dict[str, JsonValue] = {"uncertainty": None, "classification": None}
     if sure is not None:
         document["uncertainty"] = {
@@ -115,7 +162,7 @@ def sureness_document(summary: FitSummary) -> dict[str, JsonValue]:
 
 @contextmanager
 def warnings_as_notes() -> Iterator[list[str]]:
-    """Warnings of a fit as sentences, each once; known when the block has ended."""
+    """Collect the warnings of a fit as sentences, each once; complete when the block has ended."""
     notes: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

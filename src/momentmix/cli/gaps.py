@@ -1,4 +1,4 @@
-"""The option ``--missing``: what becomes of cells without a value, and what is said of them."""
+"""The option ``--missing``: how rows with gaps are treated, and how they are reported."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 from momentmix.cli.console import note, one_of
 from momentmix.summary import counted
 
-#: Rows with gaps are used for the values that they have, or left out, or refused.
+#: Rows with gaps are used for the values that they have, left out, or refused.
 Gaps: TypeAlias = Literal["keep", "drop", "error"]
 Missing = Annotated[
     str,
@@ -20,7 +20,7 @@ Missing = Annotated[
         "error refuses them."
     ),
 ]
-#: What to do about a gap that is refused.
+#: What errors advise about a gap.
 HINT = "--missing keep uses the other values of the row, --missing drop leaves it out"
 
 
@@ -30,7 +30,7 @@ def gaps_option(text: str) -> Gaps:
 
 @dataclass
 class GapCount:
-    """How many cells and rows have gaps, of rows that come in blocks."""
+    """Counts of cells and rows with gaps, added up over blocks."""
 
     gaps: Gaps
     rows: int = 0
@@ -40,7 +40,7 @@ class GapCount:
     missing: int = 0  # cells that are gaps, in rows that have values
 
     def usable(self, X: np.ndarray) -> np.ndarray:
-        """Which rows of a block can be used; they are counted."""
+        """Which rows of a block can be used; all of them are counted."""
         gaps = np.isnan(X)
         some, none = gaps.any(axis=1), gaps.all(axis=1)
         partly = some & ~none
@@ -51,11 +51,11 @@ class GapCount:
 
     @property
     def left(self) -> int:
-        """Rows that can be used."""
+        """The number of usable rows."""
         return self.rows - self.empty - (self.partial if self.gaps == "drop" else 0)
 
     def tell(self, otherwise: str) -> None:
-        """A line that counts gaps, and says what becomes of the rows that cannot be used."""
+        """Print a line on gaps, with ``otherwise`` for what happens to unusable rows."""
         if self.gaps == "drop":
             if self.left < self.rows:
                 note(f"{self.rows - self.left:,} of {self.rows:,} rows have gaps and {otherwise}.")

@@ -10,7 +10,7 @@ import numpy as np
 import typer
 
 from momentmix.cli.console import Debug, aside, note, plain_errors, working
-from momentmix.cli.errors import ErrorsOption
+from momentmix.cli.error_bars import ErrorsOption
 from momentmix.cli.opening import Files
 from momentmix.cli.reading import ModelFile, rows_for
 from momentmix.cli.tables import TableOptions, reads_tables
@@ -31,7 +31,7 @@ def impute(
     draws: Annotated[
         int | None,
         typer.Option(
-            help="Fill the gaps so many times at random, for multiple imputation; a column draw "
+            help="Fill the gaps this many times at random, for multiple imputation; a column draw "
             "counts from 1."
         ),
     ] = None,
@@ -42,8 +42,8 @@ def impute(
     """Fill the gaps of tables with what a model expects there.
 
     The table comes out with all its columns; only gaps in the columns of the model are filled, and
-    values that are there stay as they are. With --draws the table comes out so many times, one
-    below the other, with gaps filled at random as the model and the other values of a row allow.
+    values that are there stay as they are. With --draws the table is repeated that many times, one
+    copy below the other, with gaps filled at random given the model and the rest of the row.
 
     Example: `momentmix impute model.json data.csv -o filled.csv`
     """
@@ -61,8 +61,8 @@ def impute(
                 mixture.impute(rows.X, draws, noise_covariance=noise, random_state=seed)
             )
         filled = filled.reshape(draws or 1, *rows.X.shape)
-        assert rows.table is not None  # because all columns were asked for
-        # The columns of a table without names are called as the model calls them.
+        assert rows.table is not None  # because of whole=True
+        # Columns without names get those of the model.
         called = names_of(mixture) if rows.names is None else rows.names
         columns = _columns(rows.table, dict(zip(rows.table.used, called, strict=True)), filled)
         if draws is not None:
@@ -84,7 +84,7 @@ def impute(
 def _columns(
     table: WholeTable, called: dict[str, str], filled: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """All columns in the order of the table, as often as gaps were filled (draws, p, n)."""
+    """All columns in the order of the table, repeated for each draw of ``filled`` (draws, p, n)."""
     found: dict[str, np.ndarray] = {}
     for name in table.names:
         if name in called:
@@ -95,7 +95,7 @@ def _columns(
 
 
 def _numbers_alone(columns: dict[str, np.ndarray], output: Path) -> dict[str, np.ndarray]:
-    """The columns that an array of numbers can have; a line names the others."""
+    """The columns that an array of numbers can hold; a note names the others."""
     found = {name: _as_numbers(column) for name, column in columns.items()}
     words = [name for name, column in found.items() if column is None]
     if words:
@@ -112,9 +112,9 @@ def _as_numbers(column: np.ndarray) -> np.ndarray | None:
 
 
 def _as_written(column: np.ndarray) -> np.ndarray:
-    """For text: gaps empty, and whole numbers without decimals in a column that has mostly these.
+    """A column for text: gaps are empty, and whole numbers have no decimals if most are whole.
 
-    A column of whole numbers in which some were filled has decimals only there.
+    So a filled column of whole numbers has decimals only where values were filled.
     """
     numbers = _as_numbers(column)
     if numbers is None or numbers.dtype.kind != "f":
@@ -129,12 +129,12 @@ def _as_written(column: np.ndarray) -> np.ndarray:
 
 
 def _with_mask(column: np.ndarray) -> np.ndarray:
-    """For formats that know empty cells."""
+    """A column for formats that have empty cells."""
     return np.ma.masked_invalid(column) if column.dtype.kind == "f" else column
 
 
 def _tell_filled(X: np.ndarray) -> None:
-    """One line on what was filled."""
+    """Print one line on what was filled."""
     empty = np.isnan(X)
     cells, rows, none = int(empty.sum()), int(empty.any(axis=1).sum()), empty.all(axis=1)
     if cells == 0:

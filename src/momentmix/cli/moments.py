@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from momentmix.cli.console import Debug, err, note, one_of, plain_errors, reading_bar, say
-from momentmix.cli.device import DeviceOption, Worktop
+from momentmix.cli.device import DeviceOption, WorkPlace
 from momentmix.cli.opening import Files, choose, open_files, tell_left_out
 from momentmix.cli.tables import TableOptions, reads_tables
 from momentmix.cli.writing import check_output
@@ -46,7 +46,7 @@ def moments(
             raise ValueError("moments reads files, so that it can go on after a stop; - is none")
         check_output(output, files, (".npz",))
         refuse_input(checkpoint_path(output), files)
-        options, there = tables(), Worktop(device)
+        options, there = tables(), WorkPlace(device)
         gaps: Gaps = one_of("--missing", missing, "drop", "error", "pairwise")
         with open_files(files, options) as opened, reading_bar() as bar:
             tell_left_out(choose(opened, options.wanted))

@@ -1,4 +1,4 @@
-"""Tables that commands have opened: which columns of them are read, and their rows in blocks."""
+"""Tables opened by commands: which of their columns are read, and their rows in blocks."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ import numpy as np
 import typer
 
 from momentmix.cli.console import note, reading_bar
-from momentmix.cli.errors import error_columns, split_errors, tell_errors, without_errors
+from momentmix.cli.error_bars import error_columns, split_errors, tell_errors, without_errors
 from momentmix.cli.gaps import HINT, Gaps
 from momentmix.cli.tables import TableOptions
 from momentmix.files.columns import NUMBERS, Wanted
 from momentmix.files.folders import open_all
 from momentmix.files.tables import Table, choose_from, open_table
-from momentmix.files.writing import naming
+from momentmix.files.writing import name_in_errors
 from momentmix.observed import noise_of_errors
 
 TABLES = (
@@ -31,22 +31,22 @@ Files = Annotated[list[str], typer.Argument(help=TABLES, metavar="TABLES")]
 
 
 class Block(NamedTuple):
-    """Some rows, one after the other."""
+    """Consecutive rows."""
 
     X: np.ndarray  # (p, n)
-    errors: np.ndarray | None = None  # (p, n) standard errors, 0 where there are none
+    errors: np.ndarray | None = None  # (p, n) error bars, 0 for exact values
 
     @property
     def noise(self) -> np.ndarray | None:
-        """The errors as the library takes them."""
+        """The error bars as the noise variances that the library takes."""
         return None if self.errors is None else noise_of_errors(self.errors)
 
     def some(self, which: np.ndarray | slice) -> Block:
-        """Some of the rows, by a mask (p,) or from one to another."""
+        """Some of the rows, by a mask (p,) or a slice."""
         return Block(self.X[which], None if self.errors is None else self.errors[which])
 
     def parts(self, most: int) -> Iterator[Block]:
-        """The same in blocks of at most so many rows."""
+        """The same rows in blocks of at most ``most``."""
         for start in range(0, len(self.X), most):
             yield self.some(slice(start, start + most))
 
@@ -54,29 +54,29 @@ class Block(NamedTuple):
 class OpenTables(NamedTuple):
     """Tables whose columns are chosen.
 
-    ``free`` tells that the user has named no columns, so that some may still be left out.
+    ``free`` is true if the user has named no columns, so that some may still be left out.
     """
 
     tables: list[Table]
-    names: list[str] | None  # of the columns that are read
-    by_value: dict[str, str]  # of these, the columns with standard errors
+    names: list[str] | None  # of the columns read
+    by_value: dict[str, str]  # for each of these with error bars, the column that holds them
     left_out: list[tuple[str, str]]  # columns, and why
     free: bool
 
     @property
     def used(self) -> list[str]:
-        """A name for each column that is read, which may be its position."""
+        """The names of the columns read, or their positions."""
         return self.names or self.tables[0].known
 
     @property
     def source(self) -> str:
-        """What they are called."""
+        """What messages call the tables."""
         return self.tables[0].title if len(self.tables) == 1 else f"{len(self.tables)} files"
 
     def blocks(self, gaps: Gaps, what: str = "reading", bar: bool = True) -> Iterator[Block]:
-        """All rows, a piece of a table at a time, with a bar for those who wait.
+        """All rows, a piece of a table at a time, with a progress bar.
 
-        ``gaps`` says whether they are refused. Where there is no row at all, that is an error.
+        With ``gaps="error"`` a gap is an error, and so is a source without rows.
         """
         total = sum(table.size for table in self.tables)
         done, rows = 0, 0
@@ -106,11 +106,11 @@ def open_rows(
     errors: str | None = None,
     keep_all: bool = False,
 ) -> Iterator[OpenTables]:
-    """Tables, with the columns chosen that are wanted, and lines about how they are read.
+    """Open tables, choose their columns, and print lines about how they are read.
 
-    ``preferred`` are the columns of what the rows will meet, which are taken by name where they
-    can. Otherwise columns that cannot be meant are left out, unless ``keep_all`` of the numbers.
-    ``errors`` are the columns of standard errors, as the user names them.
+    ``preferred`` are the columns of the model that the rows are for; they are matched by name if
+    possible. Otherwise columns that are not measurements are left out, unless ``keep_all``.
+    ``errors`` names the columns of error bars, as the user typed them.
     """
     with open_files(files, options) as tables:
         first = tables[0]
@@ -133,7 +133,7 @@ def open_rows(
 
 @contextmanager
 def open_files(files: Sequence[str], options: TableOptions) -> Iterator[list[Table]]:
-    """The tables behind some names, one of which may be standard input; no columns are chosen."""
+    """Open the tables behind names, one of which may be standard input; choose no columns yet."""
     with ExitStack() as stack:
         tables: list[Table] = []
         for name in files:
@@ -147,21 +147,21 @@ def open_files(files: Sequence[str], options: TableOptions) -> Iterator[list[Tab
 
 @contextmanager
 def _standard_input() -> Iterator[Path]:
-    """Standard input as a file."""
+    """Standard input, copied to a temporary file."""
     stream = sys.stdin.buffer
     with tempfile.TemporaryDirectory(prefix="momentmix-") as folder:
         first = stream.read(16)
         if not first:
             raise ValueError("standard input: nothing came")
         path = Path(folder) / "input"
-        with naming(f"the copy of standard input in {folder}"), open(path, "wb") as file:
+        with name_in_errors(f"the copy of standard input in {folder}"), open(path, "wb") as file:
             file.write(first)
             shutil.copyfileobj(stream, file, 1 << 20)
         yield path
 
 
 def choose(tables: Sequence[Table], wanted: Wanted) -> list[tuple[str, str]]:
-    """Have tables read the columns that are wanted, and tell how; returns what is left out."""
+    """Choose the wanted columns, print how files are read, and return what is left out."""
     left_out = choose_from(tables, wanted).left_out
     for line in dict.fromkeys(line for table in tables for line in table.said):
         note(f"{line}.")
@@ -169,7 +169,7 @@ def choose(tables: Sequence[Table], wanted: Wanted) -> list[tuple[str, str]]:
 
 
 def tell_left_out(left_out: Sequence[tuple[str, str]]) -> None:
-    """One line about columns that are not used."""
+    """Print one line about columns that are not used."""
     if not left_out:
         return
     by_reason: dict[str, list[str]] = {}
@@ -186,7 +186,7 @@ def _some(names: Sequence[str], most: int = 6) -> str:
 
 
 def _wanted(table: Table, wanted: Wanted, preferred: Sequence[str] | None) -> Wanted:
-    """The columns of what the rows will meet, where the table can have them; or the user's."""
+    """The columns of the model if the table may have them, else those that the user wants."""
     if preferred is None:
         return wanted
     if table.names is None and not all(name in table.known for name in preferred):

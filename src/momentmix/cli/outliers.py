@@ -1,4 +1,4 @@
-"""The option ``--outliers``: whether rows may belong to no component, and what is said of them."""
+"""The option ``--outliers``: whether rows may belong to no component, and how to report them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import typer
 from momentmix.cli.console import JsonValue
 from momentmix.summary import Outliers
 
-#: As MomentMixture takes it.
-OutlierSetting: TypeAlias = float | Literal["none", "auto", "uniform"]
+#: The parameter ``outliers`` of GaussianMixture.
+OutlierSetting: TypeAlias = float | Literal["auto", "uniform"] | None
 OutliersOption = Annotated[
     str,
     typer.Option(
@@ -23,11 +23,11 @@ OutliersOption = Annotated[
 
 
 def outlier_setting(text: str) -> OutlierSetting:
-    words: dict[str, OutlierSetting] = {"none": "none", "auto": "auto", "uniform": "uniform"}
+    words: dict[str, OutlierSetting] = {"none": None, "auto": "auto", "uniform": "uniform"}
     if text in words:
         return words[text]
     try:
-        return float(text) or "none"
+        return float(text) or None
     except ValueError:
         raise ValueError(
             f"--outliers is auto, uniform, none or a share of the rows such as 0.05, got {text!r}"

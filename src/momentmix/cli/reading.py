@@ -1,4 +1,4 @@
-"""What commands read: rows of tables or of standard input, models, moments."""
+"""The input of commands: rows of tables or of standard input, models, moments."""
 
 from __future__ import annotations
 
@@ -24,31 +24,32 @@ from momentmix.observed import noise_of_errors
 from momentmix.summary import Distribution
 
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file (.json).")]
-#: Numbers in rows and probabilities that are worked at together.
+#: Numbers in a block of rows and probabilities, 8 MiB. It affects memory and speed only.
 NUMBERS_AT_ONCE = 1 << 20
-#: So many different whole numbers may be labels.
+#: A column with at most this many different whole numbers may hold labels, and gets a note. A round
+#: number; it affects the note alone.
 FEW_VALUES = 5
 
 
 class Rows(NamedTuple):
-    """The rows of some tables, and what became of the rest of these."""
+    """The rows of some tables, and a record of what was left out."""
 
     X: np.ndarray  # (p, n)
     names: list[str] | None  # of the columns
-    source: str  # what they are called
+    source: str  # what messages call the tables
     left_out: Sequence[tuple[str, str]] = ()  # columns, and why
-    gaps: Counter[str] = Counter()  # by column, where rows were left out  # noqa: RUF012
+    gaps: Counter[str] = Counter()  # by column, if rows were left out  # noqa: RUF012
     read: int = 0  # rows in the tables
-    numbers: np.ndarray | None = None  # (p,) of the rows in the tables, where some were left out
-    empty: int = 0  # of those that were left out, rows without any value
-    notes: Sequence[str] = ()  # what one should know before trusting a fit of them
-    errors: np.ndarray | None = None  # (p, n) standard errors, 0 where there are none
-    error_columns: Mapping[str, str] = MappingProxyType({})  # of the columns that have one
-    table: WholeTable | None = None  # all columns, where they are asked for
+    numbers: np.ndarray | None = None  # (p,) positions in the tables, if some rows were left out
+    empty: int = 0  # rows left out because they have no value
+    notes: Sequence[str] = ()  # remarks on the rows
+    errors: np.ndarray | None = None  # (p, n) error bars, 0 for exact values
+    error_columns: Mapping[str, str] = MappingProxyType({})  # value to error bar
+    table: WholeTable | None = None  # all columns, if asked for
 
     @property
     def columns(self) -> list[str]:
-        """A name for each column, which may be its position."""
+        """The names of the columns, or their positions."""
         return self.names or [str(i) for i in range(self.X.shape[1])]
 
     @property
@@ -58,7 +59,7 @@ class Rows(NamedTuple):
 
     @property
     def noise(self) -> np.ndarray | None:
-        """The errors as the library takes them."""
+        """The error bars as the noise variances that the library takes."""
         return None if self.errors is None else noise_of_errors(self.errors)
 
     def some(self, which: np.ndarray) -> Rows:
@@ -79,18 +80,18 @@ def read_rows(
 ) -> Rows:
     """All rows of some tables, in memory.
 
-    ``preferred`` are the columns of what the rows will meet, which are taken by name where they
-    can. Otherwise columns that cannot be meant are left out, with a line about it, and so are rows
-    that cannot be used, unless ``all_rows`` are to be kept, with all columns of numbers.
-    ``errors`` are the columns of standard errors, as the user names them. ``whole`` keeps the other
-    columns of the tables too.
+    ``preferred`` are the columns of the model that the rows are for; they are matched by name if
+    possible. Otherwise columns that are not measurements and rows that cannot be used are left out,
+    with a line about it, unless ``all_rows`` keeps all rows and all columns of numbers. ``errors``
+    names the columns of error bars, as the user typed them. ``whole`` also keeps the other columns
+    of the tables.
     """
     with open_rows(files, options, preferred, errors=errors, keep_all=all_rows) as opened:
         return rows_of(opened, gaps, all_rows=all_rows, whole=whole)
 
 
 def rows_of(opened: OpenTables, gaps: Gaps, *, all_rows: bool = False, whole: bool = False) -> Rows:
-    """All rows of tables that are open, in memory; see :func:`read_rows`."""
+    """All rows of open tables, in memory; see :func:`read_rows`."""
     known, free = opened.tables[0].known, opened.free
     blocks = [*opened.blocks(gaps)]
     deviations = [block.errors for block in blocks if block.errors is not None]
@@ -112,21 +113,21 @@ def rows_of(opened: OpenTables, gaps: Gaps, *, all_rows: bool = False, whole: bo
         found = _without(found, "constant", _is_constant(found.X), known)
     if not all_rows:
         found = _usable(found, gaps)
-    if free and gaps == "drop":  # what is left of a column may be
+    if free and gaps == "drop":  # without those rows, more columns may be constant
         found = _without(found, "constant", _is_constant(found.X), known)
     tell_left_out(found.left_out)
     return found._replace(notes=few_values(found.X, found.columns)) if free else found
 
 
 def _is_constant(X: np.ndarray) -> np.ndarray:
-    """Which columns have no two different values; (n,)."""
+    """Which columns have a single value; (n,)."""
     highest = np.where(np.isnan(X), -np.inf, X).max(axis=0)
     lowest = np.where(np.isnan(X), np.inf, X).min(axis=0)
     return np.asarray(highest <= lowest)
 
 
 def _without(rows: Rows, reason: str, which: np.ndarray, known: Sequence[str]) -> Rows:
-    """Rows without some columns, unless these are all."""
+    """The rows without some columns, unless no column would be left."""
     if not which.any() or which.all():
         return rows
     names = list(known) if rows.names is None else rows.names
@@ -140,7 +141,7 @@ def _without(rows: Rows, reason: str, which: np.ndarray, known: Sequence[str]) -
 
 
 def few_values(X: np.ndarray, names: Sequence[str]) -> list[str]:
-    """A note on columns that look like labels, whose values a mixture would follow."""
+    """A note on columns that look like labels, because components would follow them."""
     if len(X) < 10 * FEW_VALUES:
         return []
     counts = {
@@ -159,7 +160,7 @@ def few_values(X: np.ndarray, names: Sequence[str]) -> list[str]:
 
 
 def _usable(rows: Rows, gaps: Gaps) -> Rows:
-    """Rows that can be fitted, with a line about gaps."""
+    """The rows that can be fitted; prints a line about gaps."""
     empty = np.isnan(rows.X)
     if not empty.any():
         return rows
@@ -174,9 +175,9 @@ def _usable(rows: Rows, gaps: Gaps) -> Rows:
 
 
 def refuse_unusable(source: str, gaps: Gaps, counts: Counter[str], read: int, left: int) -> None:
-    """Refuse rows of which none is left, and columns of which nothing is known.
+    """Raise an error if no usable row is left, or if a column has no value.
 
-    ``counts`` are the gaps of columns that have some, among all rows that were ``read``.
+    ``counts`` are the gaps of each column that has some, among all rows ``read``.
     """
     name, most = next(iter(counts.most_common(1)), ("", 0))
     if gaps == "drop" and left == 0:
@@ -193,7 +194,7 @@ def refuse_unusable(source: str, gaps: Gaps, counts: Counter[str], read: int, le
 
 
 def check_count(components: int, rows: int, source: str) -> None:
-    """Refuse fits of more components than there are rows, and fits of one row."""
+    """Raise an error for more components than rows, and for a single row."""
     if components > rows:
         raise ValueError(
             f"-k {components} asks for more components than {source} has rows ({rows})"
@@ -210,7 +211,7 @@ def rows_for(
     errors: str | None = None,
     whole: bool = False,
 ) -> Rows:
-    """The columns of the tables that a model speaks of: by its names, where both have names."""
+    """The rows of the tables in the columns of a model, matched by name if both have names."""
     names = mixture.feature_names
     rows = read_rows(files, options, gaps, names, errors=errors, all_rows=True, whole=whole)
     _check_columns(rows.source, rows.X.shape[1], mixture)
@@ -221,7 +222,7 @@ def rows_for(
 def rows_in_blocks(
     mixture: Mixture, files: Sequence[str], options: TableOptions, errors: str | None = None
 ) -> Iterator[OpenTables]:
-    """The same columns, to be read a block at a time."""
+    """The same columns, for reading a block at a time."""
     names = mixture.feature_names
     with open_rows(files, options, names, errors=errors, keep_all=True) as opened:
         _check_columns(opened.source, len(opened.used), mixture)
@@ -230,7 +231,7 @@ def rows_in_blocks(
 
 
 def rows_at_once(mixture: Mixture) -> int:
-    """As many rows as are worked at together, so that memory stays flat with many components."""
+    """How many rows to process together, so that memory stays flat with many components."""
     return max(1, NUMBERS_AT_ONCE // (mixture.n_components + mixture.n_features))
 
 

@@ -19,7 +19,7 @@ from momentmix.cli.choosing import (
     wanted,
 )
 from momentmix.cli.console import Debug, Json, aside, note, plain_errors, show_json
-from momentmix.cli.errors import ErrorsOption
+from momentmix.cli.error_bars import ErrorsOption
 from momentmix.cli.fit import prior_setting
 from momentmix.cli.fitted import warnings_as_notes
 from momentmix.cli.gaps import Missing, gaps_option
@@ -40,7 +40,7 @@ def select(
     covariance: Annotated[str, typer.Option(help=CovarianceHelp)] = "auto",
     criterion: CriterionOption = None,
     seeds: Annotated[
-        int, typer.Option(help="Fit so many times, and tell how alike the classes are.")
+        int, typer.Option(help="Fit this many times, and tell how similar the classes are.")
     ] = 1,
     save: Annotated[
         Path | None, typer.Option(help="Write the best model to this file (.json).")
@@ -85,7 +85,7 @@ def select(
         seconds = time.perf_counter() - begin
         best = found.chosen
         odd = None
-        if settings["outliers"] != "none":
+        if settings["outliers"] is not None:
             odd = outliers_of(best.fit.mixture_, rows.X, rows.errors, rows.numbers)
         if save is not None:
             best.fit.mixture_.named(rows.names).save(save)
@@ -123,4 +123,4 @@ def select(
                 if path is not None:
                     aside(f"{what}: {path}")
         if any(choice.fit.interrupted_ for choice in found.table):
-            raise KeyboardInterrupt  # after the best so far has been kept
+            raise KeyboardInterrupt  # after the best fit so far was saved

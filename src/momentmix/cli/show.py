@@ -1,4 +1,4 @@
-"""``momentmix show`` and ``momentmix demo``, and how a mixture is shown everywhere."""
+"""``momentmix show`` and ``momentmix demo``, and the table of components of all commands."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from momentmix.summary import (
 )
 from momentmix.support.array import to_numpy
 
-#: Columns that a terminal shows.
+#: The most columns of the data in a table on a terminal. A round number that about fits a screen.
 _MOST_COLUMNS = 25
 
 
@@ -69,7 +69,7 @@ def demo(
 
 
 def show_mixture(mixture: Mixture) -> None:
-    """The components as a table, "mean ± deviation" in one cell only where a person reads it."""
+    """Print the components as a table; on a terminal a cell holds "mean ± deviation"."""
     names, parts = names_of(mixture), components(mixture)
     title = f"{counted(len(parts), f'{mixture.covariance_type} component')}: mean ± deviation"
     if not out.is_terminal:  # a pipe gets every column
@@ -93,13 +93,13 @@ def show_mixture(mixture: Mixture) -> None:
     widths = [max(map(len, column)) + 3 for column in zip(heads, *cells, strict=True)]
     if sum(widths) < out.width:
         show_table(title, heads, cells)
-    else:  # a row for each column of the data, and as many components as there is room for
+    else:  # a row for each column of the data
         turned = list(zip(heads, *cells, strict=True))
         show_table(title, turned[0], turned[1:])
 
 
 def mixture_document(mixture: Mixture) -> dict[str, JsonValue]:
-    """For ``--json``: the parameters under the names of the model file, and all features named."""
+    """The mixture for ``--json``, with the keys of the model file and names for all features."""
     parameters = {
         name: to_numpy(getattr(mixture, name)).astype(np.float64)
         for name in ("weights", "means", "covariances")

@@ -1,4 +1,4 @@
-"""What a user can say about tables: one set of options for every command that reads some."""
+"""The options about tables, the same for every command that reads tables."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PANEL = "Tables"
 
 
 class TableOptions(NamedTuple):
-    """Which columns are wanted, and how files are to be read."""
+    """Which columns are wanted, and how to read the files."""
 
     wanted: Wanted = EVERY_NUMBER
     options: ReadOptions = FIND_OUT
@@ -58,8 +58,8 @@ def _table_options(
     sheet: Annotated[str | None, _option("The sheet of an Excel workbook to read.")] = None,
 ) -> TableOptions:
     wanted = Wanted(
-        None if columns is None else listed_names(columns, "--columns"),
-        listed_names(exclude or "", "--exclude"),
+        None if columns is None else split_names(columns, "--columns"),
+        split_names(exclude or "", "--exclude"),
         all_columns,
     )
     words = {"tab": "\t", "\\t": "\t", "space": " ", "blank": " ", "comma": ",", "semicolon": ";"}
@@ -67,15 +67,15 @@ def _table_options(
         separator=None if sep is None else words.get(sep, sep),
         decimal={"comma": ",", "point": "."}.get(decimal or "", decimal),
         encoding=encoding,
-        gaps=listed_names(na or "", "--na"),
+        gaps=split_names(na or "", "--na"),
         header=None if header is None else one_of("--header", header, "yes", "no") == "yes",
         sheet=sheet,
     )
     return TableOptions(wanted, options)
 
 
-def listed_names(text: str, option: str) -> tuple[str, ...]:
-    """Words with commas between them; a word with a comma in it stands in quotes."""
+def split_names(text: str, option: str) -> tuple[str, ...]:
+    """Split words at commas; a word that contains a comma must be quoted."""
     cells = next(csv.reader([text], skipinitialspace=True), [])
     names = [name.strip() for name in cells if name.strip()]
     twice = [name for i, name in enumerate(names) if name in names[:i]]
@@ -87,10 +87,10 @@ def listed_names(text: str, option: str) -> tuple[str, ...]:
 
 
 def reads_tables(command: Callable[..., None]) -> Callable[..., None]:
-    """A command with the options of tables: its argument ``tables`` gives a TableOptions.
+    """Add the options of tables to a command, whose argument ``tables`` returns TableOptions.
 
-    It gives them when it is called, within the command, so that what is wrong with them is an error
-    like any other.
+    The options are parsed when ``tables`` is called inside the command, so that their errors are
+    reported like any other.
     """
     hints = get_type_hints(command, include_extras=True)
     added = get_type_hints(_table_options, include_extras=True)
@@ -108,5 +108,5 @@ def reads_tables(command: Callable[..., None]) -> Callable[..., None]:
     with_options.__doc__, with_options.__name__ = command.__doc__, command.__name__
     with_options.__annotations__ = {p.name: p.annotation for p in parameters}
     signature = inspect.Signature(parameters, return_annotation=None)
-    setattr(with_options, "__signature__", signature)  # noqa: B010  (which mypy does not know)
+    setattr(with_options, "__signature__", signature)  # noqa: B010  (mypy does not know the attribute)
     return with_options

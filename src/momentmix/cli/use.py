@@ -1,4 +1,4 @@
-"""``momentmix predict``, ``score`` and ``sample``: what a model is for."""
+"""``momentmix predict``, ``score`` and ``sample``: uses of a model."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from momentmix.cli.console import (
     show_json,
     show_table,
 )
-from momentmix.cli.device import DeviceOption, Worktop
-from momentmix.cli.errors import ErrorsOption
+from momentmix.cli.device import DeviceOption, WorkPlace
+from momentmix.cli.error_bars import ErrorsOption
 from momentmix.cli.gaps import GapCount, Missing, gaps_option
 from momentmix.cli.opening import Block, Files
 from momentmix.cli.reading import ModelFile, rows_at_once, rows_in_blocks
@@ -43,11 +43,11 @@ Output = Annotated[
 ]
 
 
-#: Numbers in the rows that are drawn together.
+#: Numbers in a block of drawn rows, 32 MiB. It affects memory and speed only.
 _NUMBERS_DRAWN = 4_000_000
-#: More rows than this are a slip of the finger: they would take weeks, and terabytes.
+#: More rows are refused as a typing error: they would fill terabytes. A round number.
 _MOST_DRAWN = 10**12
-#: Of the numbers that :func:`likelihoods` gives.
+#: The headings of the numbers of :func:`likelihoods`.
 _HEADINGS = {
     "rows": "rows",
     "log_likelihood": "log-likelihood",
@@ -86,7 +86,7 @@ def predict(
     """
     with plain_errors(debug):
         check_output(output, [model, *files])
-        mixture, there = Mixture.load(model), Worktop(device)
+        mixture, there = Mixture.load(model), WorkPlace(device)
         gaps, own = gaps_option(missing), there.model(mixture)
         counts, by_label = GapCount(gaps), np.zeros(mixture.n_components + 1, dtype=int)
         gathered: list[Columns] = []  # for JSON, which is one document
@@ -112,9 +112,9 @@ def predict(
 
 
 def predictions(
-    mixture: Mixture, rows: Block, told: np.ndarray, proba: bool, there: Worktop
+    mixture: Mixture, rows: Block, told: np.ndarray, proba: bool, there: WorkPlace
 ) -> dict[str, np.ma.MaskedArray]:
-    """What ``predict`` says of some rows, masked where they tell nothing; the model is there."""
+    """Labels and probabilities of some rows, masked where ``told`` is false."""
     labels, some = np.zeros(len(told), dtype=int), rows.some(told)
     R = np.full((len(told), mixture.n_components + 1), np.nan)
     if told.any():
@@ -124,7 +124,7 @@ def predictions(
         among = to_numpy(posterior(mixture, X, some.noise))
         R[told] = np.hstack([among * (1 - beyond), beyond])
         labels[told] = np.where(R[told, -1] > 0.5, -1, R[told, :-1].argmax(axis=1))
-    # As a position, -1 is that of the last column, which is that of outliers.
+    # The label -1, used as an index, picks the last column, that of outliers.
     values = {"component": labels, "probability": R[np.arange(len(R)), labels]}
     if proba:
         values |= {f"p{j}": column for j, column in enumerate(R[:, :-1].T)}
@@ -134,12 +134,12 @@ def predictions(
 
 
 def _in_one(parts: Sequence[Columns], name: str) -> list[float | None]:
-    """A column of all parts, None where it is masked."""
+    """A column of all parts as a list, with None where it is masked."""
     return [cell for part in parts for cell in part[name].tolist()]
 
 
 def _bar_fits(output: Path | None, elsewhere: bool) -> bool:
-    """Whether a bar does not get between the rows of a table on the same terminal."""
+    """Whether a progress bar would not mix with a table on the same terminal."""
     return output is not None or elsewhere or not out.is_terminal
 
 
@@ -167,7 +167,7 @@ def score(
     """
     with plain_errors(debug):
         check_output(output, [model, *files])
-        mixture, there = Mixture.load(model), Worktop(device)
+        mixture, there = Mixture.load(model), WorkPlace(device)
         gaps, own = gaps_option(missing), there.model(mixture)
         counts, total = GapCount(gaps), 0.0
         with (
@@ -202,7 +202,7 @@ def score(
 
 
 def likelihoods(summary: FitSummary, total: float) -> dict[str, float]:
-    """What ``score`` says of rows whose log-likelihood is ``total``."""
+    """The numbers of ``score`` for rows whose log-likelihood is ``total``."""
     rows = summary.rows or 1
     return {
         "rows": rows,
@@ -214,7 +214,7 @@ def likelihoods(summary: FitSummary, total: float) -> dict[str, float]:
 
 
 def _whole_number(text: str | int) -> int:
-    """A number as typed, also with an exponent."""
+    """A whole number as typed, possibly with an exponent, as in 1e9."""
     try:
         number = float(text)
         if number == int(number):
@@ -272,7 +272,7 @@ def sample(
 
 
 def free_name(name: str, taken: Container[str]) -> str:
-    """The name, with as many marks after it as it takes to be another than those that are taken."""
+    """The name, followed by underscores until it differs from all that are taken."""
     while name in taken:
         name += "_"
     return name

@@ -1,4 +1,4 @@
-"""Tables that commands write: into a file by the ending of its name, or as CSV to a pipe."""
+"""Tables that commands write: to a file, by the ending of its name, or as CSV to a pipe."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from momentmix.cli.console import STANDARD_OUTPUT, in_csv
 from momentmix.files.folders import refuse_input
-from momentmix.files.writing import check_writable, naming, written_whole
+from momentmix.files.writing import check_writable, name_in_errors, written_whole
 
 if TYPE_CHECKING:
     import pyarrow
@@ -23,14 +23,18 @@ if TYPE_CHECKING:
 #: Some rows, column by column.
 Columns: TypeAlias = Mapping[str, np.ndarray]
 ENDINGS = (".csv", ".npy", ".parquet", ".arrow")
-#: Rows that Parquet and Arrow files get at a time, if there are as many.
+#: Rows are collected into groups of at least this many for Parquet and Arrow files. A round number
+#: of usual size; it affects the size of files and the speed of reading.
 _ROWS_TOGETHER = 1 << 17
 
 
 def check_output(
     path: Path | None, inputs: Iterable[object], endings: Sequence[str] = ENDINGS
 ) -> None:
-    """Before the work, what would fail after it, or write over one of the inputs."""
+    """Raise now any error that writing to the path would raise after the work.
+
+    An output that is one of the inputs is refused, because it would be written over.
+    """
     if path is None:
         refuse_input(path, map(str, inputs))
         return
@@ -48,9 +52,9 @@ def check_output(
 
 
 def write_table(path: Path | None, columns: Columns) -> None:
-    """Columns of numbers or objects under their names; to standard output without a path.
+    """Write columns of numbers or objects; to standard output if there is no path.
 
-    What is masked in a column stays empty, or is NaN in an array, which takes numbers alone.
+    Masked cells stay empty, or become NaN in .npy files, which hold numbers alone.
     """
     with table_writer(path) as write:
         write(columns)
@@ -58,15 +62,15 @@ def write_table(path: Path | None, columns: Columns) -> None:
 
 @contextmanager
 def table_writer(path: Path | None) -> Iterator[Callable[[Columns], None]]:
-    """A function that writes some rows after those before them, as ``write_table`` writes all.
+    """Give a function that appends rows; the format is that of ``write_table``.
 
-    A file is there when all has been written. Standard output gets each piece at once.
+    A file appears only when all is written. Standard output gets each piece at once.
     """
     if path is None:
         shown = _CsvPieces(sys.stdout.buffer, in_csv)
 
         def write(columns: Columns) -> None:
-            with naming(STANDARD_OUTPUT):
+            with name_in_errors(STANDARD_OUTPUT):
                 shown.write({name: _harmless(column) for name, column in columns.items()})
                 sys.stdout.flush()
 
@@ -86,7 +90,7 @@ def table_writer(path: Path | None) -> Iterator[Callable[[Columns], None]]:
 
 
 class _CsvPieces:
-    """Every float so that it reads back the same."""
+    """Writes CSV in which every float reads back exactly."""
 
     def __init__(self, file: BinaryIO, name: Callable[[str], str] = str) -> None:
         self._file, self._name, self._begun = file, name, False
@@ -111,7 +115,7 @@ class _CsvPieces:
 
 
 class _NpyPieces:
-    """Rows of one array; its header, which tells how many they are, is written again at the end."""
+    """Writes rows of one array; the header, with their number, is rewritten at the end."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file, self._rows = file, 0
@@ -127,7 +131,7 @@ class _NpyPieces:
         self._file.write(np.ascontiguousarray(part, dtype=str(self._header["descr"])).data)
 
     def _write_header(self) -> None:
-        # It has room for the digits of any number of rows.
+        # NumPy pads the header with room for any number of rows.
         header = self._header | {"shape": (self._rows, *self._shape)}
         np.lib.format.write_array_header_1_0(self._file, header)
 
@@ -138,7 +142,7 @@ class _NpyPieces:
 
 
 class _ArrowPieces:
-    """Parquet, or an Arrow file; short pieces are put together."""
+    """Writes a Parquet or Arrow file, joining short pieces."""
 
     def __init__(self, file: BinaryIO, parquet: bool) -> None:
         self._file, self._parquet = file, parquet
@@ -176,7 +180,7 @@ class _ArrowPieces:
 
 
 def _harmless(column: np.ndarray) -> np.ndarray:
-    """A column for standard output, in which no word acts on a terminal."""
+    """A column for standard output, without control sequences of the terminal."""
     if column.dtype.kind != "O":
         return column
     cells = [in_csv(cell) if isinstance(cell, str) else cell for cell in column]

@@ -1,8 +1,8 @@
 """Covariances of a set of atoms: spherical, diag, tied, full, and the zero of points.
 
-One file a type, with all that is particular to it; ``base.py`` says what a type has to provide.
-Nobody outside this folder asks which type it is. Names of types are for users and model files:
-``covariance_type`` turns one into the class that fits pass around.
+Each type has a file with everything particular to it; ``base.py`` says what a type must provide.
+Code outside this folder never asks for the type. The names of types are for users and model files;
+``covariance_type`` turns a name into the class that fits pass around.
 """
 
 from momentmix.covariance.anchor import Anchor, anchor_rows

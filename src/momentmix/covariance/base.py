@@ -1,14 +1,13 @@
-"""What a covariance type is: all that the rest of the package asks of one, and may ask.
+"""The interface of a covariance type, which is all that the rest of the package may use.
 
-A type is a subclass of :class:`Covariance`, and the class itself is what fits pass around as the
-``kind`` of a mixture. A new type is one file with such a class: it states the class variables,
-provides every abstract method, overrides the others where it can do better, and is entered in
-``validation.py`` if users may name it. ``Variances`` holds what
-diagonal types have in common, and ``Matrices`` what the others have.
+A type is a subclass of :class:`Covariance`, and fits pass the class itself around as the ``kind``
+of a mixture. A new type is one file with such a class: it sets the class variables, provides every
+abstract method, overrides others where it can do better, and is listed in ``validation.py`` if
+users may name it. ``Variances`` holds what diagonal types share, and ``Matrices`` the same for the
+others.
 
-Methods of an object speak of the covariances of the atoms of a distribution, and are written with
-the array API. Methods of the class speak of the type: of its shapes, and of arrays of its shape
-that a fit is at work on, which are NumPy's.
+Instance methods concern the covariances of the atoms of a distribution and use the array API.
+Class methods concern the type: its shapes, and NumPy arrays of these shapes during a fit.
 """
 
 from __future__ import annotations
@@ -25,11 +24,12 @@ from momentmix.covariance.prior import LogNormalPrior
 from momentmix.covariance.tangent import Tangent
 from momentmix.support.array import Array, namespace, to_numpy
 
-#: Multiple of the floor up to which a variance counts as being on it.
+#: A variance of up to this multiple of the floor counts as being on it. A round number that was not
+#: tuned; it decides only which components are reported as collapsed or too wide.
 NEAR_FLOOR = 1.01
 
 
-#: What covariances are not to fall below: a variance, variances (n,) or a matrix (n, n).
+#: A lower bound of covariances: a variance, variances (n,) or a matrix (n, n).
 Bound: TypeAlias = float | np.ndarray
 
 
@@ -37,8 +37,8 @@ Bound: TypeAlias = float | np.ndarray
 class Covariance(ABC):
     """The covariances Σ_i of a set of atoms in n features, all in one array.
 
-    ``array`` has scikit-learn's shape, ``shape(g, n)``, where g is the number of atoms, or 1 where
-    all atoms share one covariance; the zero of points has None. Nothing is checked.
+    ``array`` has scikit-learn's shape, ``shape(g, n)``, where g is the number of atoms, or 1 if
+    all atoms share one covariance; for points it is None. Nothing is checked.
     """
 
     array: Any
@@ -46,14 +46,14 @@ class Covariance(ABC):
 
     #: What users and model files call the type.
     name: ClassVar[str]
-    #: Whether there is nothing to store: the covariance of points.
+    #: Whether all Σ_i are 0, as for points, so that nothing is stored.
     zero: ClassVar[bool] = False
-    #: Whether all Σ_i are diagonal, so that ``variances`` says all.
+    #: Whether all Σ_i are diagonal, so that ``variances`` describes them fully.
     diagonal: ClassVar[bool]
-    #: Whether the type keeps its form only if all features change their unit alike.
+    #: Whether the type keeps its form only if all features change their units by the same factor.
     one_unit: ClassVar[bool] = False
-    #: Whether features stand for themselves, each in a unit of its own: the type keeps its form if
-    #: they change their units one by one, but not if the axes are turned.
+    #: Whether the type keeps its form if each feature changes its unit separately, but not if the
+    #: axes are rotated.
     by_feature: ClassVar[bool] = False
     #: Whether there is one covariance for all components of a mixture, however many they are.
     common: ClassVar[bool] = False
@@ -71,15 +71,15 @@ class Covariance(ABC):
 
     @property
     def shared(self) -> bool:
-        """Whether all atoms have the one covariance that is stored, as a single one has too."""
+        """Whether all atoms have the one stored covariance; also true for a single atom."""
         return bool(self.array.shape[0] == 1)
 
     def take(self, rows: slice) -> Covariance:
-        """Those of some of the atoms; a shared one is everybody's."""
+        """The covariances of some of the atoms; a shared one is returned as it is."""
         return self if self.shared else self.of(self.array[rows, ...], self.n_features)
 
     def negative(self) -> Covariance:
-        """-Σ_i, which debiasing uses (Lemma A.4 of Pereira–Kileel–Kolda)."""
+        """-Σ_i, for debiasing (Lemma A.4 of Pereira–Kileel–Kolda)."""
         return self.of(-self.array, self.n_features)
 
     @abstractmethod
@@ -92,11 +92,11 @@ class Covariance(ABC):
 
     @abstractmethod
     def times(self, A: Array) -> Array:
-        """Σa for each row of A, where all atoms share Σ."""
+        """Σa for each row a of A, if all atoms share Σ."""
 
     @abstractmethod
     def flat(self) -> Array:
-        """xᵀΣ_i x as a product with ``features(x)``; (g, width)."""
+        """The vectors whose products with ``features(x)`` are xᵀΣ_i x; (g, width)."""
 
     @abstractmethod
     def features_vjp(self, X: Array, W: Array) -> Array:
@@ -104,31 +104,31 @@ class Covariance(ABC):
 
     @abstractmethod
     def collect_flat(self, G: Array) -> Array:
-        """From a gradient in ``flat`` (g, width) to that in the array."""
+        """Turn a gradient in ``flat`` (g, width) into one in the array."""
 
     @abstractmethod
     def collect_variances(self, weights: Array, G: Array) -> Array:
-        """From gradients (m, n) in each atom's variances, times weights (m,), to the array's."""
+        """Turn gradients (m, n) in each atom's variances, times weights (m,), into the array's."""
 
     @abstractmethod
     def collect_matrices(self, weights: Array, G: Array) -> Array:
-        """From gradients (m, n, n) in each atom's Σ, times weights (m,), to that in the array."""
+        """Turn gradients (m, n, n) in each atom's Σ, times weights (m,), into the array's."""
 
     @abstractmethod
     def root(self) -> Array:
-        """Factors R_i with R_i R_iᵀ = Σ_i, which colour samples of N(0, I)."""
+        """Factors R_i with R_i R_iᵀ = Σ_i, which turn samples of N(0, I) into N(0, Σ_i)."""
 
     @abstractmethod
     def whitener(self) -> tuple[Array, Array]:
-        """Factors that whiten, R_i⁻¹, and -log det Σ_i / 2; an error if Σ_i is singular."""
+        """Whitening factors R_i⁻¹, and -log det Σ_i / 2; a ValueError if Σ_i is singular."""
 
     @abstractmethod
     def apply(self, factors: Array, i: int, Z: Array) -> Array:
-        """The factor of atom i, of ``root`` or ``whitener``, times each row of Z."""
+        """Multiply each row of Z by the factor of atom i from ``root`` or ``whitener``."""
 
     @abstractmethod
     def half_log_determinants(self) -> Array:
-        """Those of Σ_i, log det Σ_i / 2; (g,)."""
+        """log det Σ_i / 2; (g,)."""
 
     @abstractmethod
     def is_definite(self) -> bool:
@@ -136,24 +136,24 @@ class Covariance(ABC):
 
     @abstractmethod
     def marginal(self, features: Array) -> Covariance:
-        """Of some of the features."""
+        """The covariances of some of the features."""
 
     @abstractmethod
     def condition(
         self, kept: Array, given: Array, deltas: Array
     ) -> tuple[Array | float, Covariance]:
-        """Shift of the means (m, n_kept) and covariance, given deltas (m, n_given) from means."""
+        """The shift of means (m, n_kept) and the covariance, given deviations (m, n_given)."""
 
     @abstractmethod
-    def projected(self, basis: np.ndarray) -> Covariance:
+    def project(self, basis: np.ndarray) -> Covariance:
         """BᵀΣ_i B along an orthonormal basis B (n, r)."""
 
     @abstractmethod
     def without(self, noise: Covariance) -> Covariance:
-        """Σ_i - N, where N is a noise that all atoms share."""
+        """Σ_i - N for a noise covariance N that all atoms share."""
 
-    def _pooled(self, weights: Array, per_atom: Array) -> Array:
-        """Σ_i weights_i G_i where the covariance is shared, each weights_i G_i where not."""
+    def _pool(self, weights: Array, per_atom: Array) -> Array:
+        """Σ_i weights_i G_i if the covariance is shared, otherwise each weights_i G_i."""
         xp = namespace(per_atom)
         weighted = xp.reshape(weights, (-1,) + (1,) * (per_atom.ndim - 1)) * per_atom
         return xp.sum(weighted, axis=0, keepdims=True) if self.shared else weighted
@@ -163,24 +163,24 @@ class Covariance(ABC):
     @staticmethod
     @abstractmethod
     def shape(m: int, n: int) -> tuple[int, ...]:
-        """Of the array of a mixture of m components: scikit-learn's."""
+        """The shape of the array of a mixture of m components, which is scikit-learn's."""
 
     @staticmethod
     @abstractmethod
     def width(n: int) -> int:
-        """How many quadratic features of x a covariance sees."""
+        """How many quadratic features of x matter to a covariance."""
 
     @staticmethod
     @abstractmethod
     def features(X: Array) -> Array:
-        """These features of rows, with the array API; xᵀΣx is linear in them; (p, width)."""
+        """The quadratic features of rows, in which xᵀΣx is linear; array API; (p, width)."""
 
     @staticmethod
     @abstractmethod
     def features_of_seconds(seconds: np.ndarray) -> np.ndarray:
-        """Mean features (m, width) from mean products of features with each other, (m, n, n).
+        """Mean quadratic features (m, width) from mean products of two features, (m, n, n).
 
-        Diagonal types also take the mean squares alone, (m, n).
+        Diagonal types also take only the mean squares, (m, n).
         """
 
     @staticmethod
@@ -190,10 +190,10 @@ class Covariance(ABC):
 
     @staticmethod
     @abstractmethod
-    def checked(array: Array, name: str) -> Array:
-        """A finite array of a user, symmetric and semidefinite; rounding is taken out of it.
+    def check(array: Array, name: str) -> Array:
+        """Check that a user's array is symmetric and semidefinite, and remove rounding errors.
 
-        The argument's ``name`` is for errors. With the array API.
+        ``name`` is what error messages call it. With the array API.
         """
 
     # Likelihoods
@@ -205,8 +205,8 @@ class Covariance(ABC):
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """log N(x; μ_j, Σ_j) = constant_j + linear_j · x + quadratic_j · features(x).
 
-        (m,), (m, n) and (m or 1, width). Cancellation costs a relative 1e-16 of ‖x‖²/σ², nothing
-        in centred and scaled coordinates.
+        (m,), (m, n) and (m or 1, width). Cancellation causes an error of about 1e-16 ‖x‖²/σ², which
+        does not matter in centred and scaled coordinates.
         """
 
     @classmethod
@@ -214,38 +214,38 @@ class Covariance(ABC):
     def whitened_squares(cls, array: np.ndarray, D: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """dᵀΣ_j⁻¹d for differences D (m, p, n) from each mean, and log det Σ_j / 2; (m, p), (m,).
 
-        To the last digits however narrow Σ_j is, at the cost of a product of its own for each.
+        Accurate to the last digits however narrow Σ_j is, but each component costs a product.
         """
 
     @staticmethod
     @abstractmethod
     def precision_cholesky(array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Precisions, and their factors U with Σ⁻¹ = U Uᵀ, in the shape of the type.
+        """Precisions and factors U with Σ⁻¹ = U Uᵀ, in the shape of the type.
 
-        LinAlgError where there are none.
+        Raises LinAlgError if Σ is not positive definite.
         """
 
     @staticmethod
     @abstractmethod
-    def fitted(shares: np.ndarray, means: np.ndarray, seconds: np.ndarray) -> np.ndarray:
+    def estimate(shares: np.ndarray, means: np.ndarray, seconds: np.ndarray) -> np.ndarray:
         """Covariances of components with given shares, means and mean features (m, width)."""
 
     @staticmethod
     @abstractmethod
     def outer(difference: np.ndarray) -> np.ndarray:
-        """The outer square of a difference of means, as far as one covariance can see it."""
+        """The outer square of a difference of means, in the shape of one covariance."""
 
     @staticmethod
     @abstractmethod
     def optimism(counts: np.ndarray, n: int) -> np.ndarray:
-        """How much more likely samples are under a Gaussian fitted to them than new ones would be.
+        """How many nats more likely samples are than new ones under a Gaussian fitted to them.
 
-        In nats for the means and covariances of components with ``counts`` (m,) samples each.
+        For the means and covariances of components with ``counts`` (m,) samples each.
         """
 
     @classmethod
     def too_few(cls, counts: np.ndarray, n: int) -> np.ndarray:
-        """Whether so many samples overfit a component more than twice as much as many would."""
+        """Whether ``counts`` samples have over twice the optimism of infinitely many samples."""
         return cls.optimism(counts, n) > 2 * cls.optimism(np.array([np.inf]), n)
 
     # The prior
@@ -253,19 +253,19 @@ class Covariance(ABC):
     @staticmethod
     @abstractmethod
     def customary_strength(n: int) -> float:
-        """ν = 3d - 1 rows, d the features whose covariances are free: all n, or each alone (d = 1).
+        """ν = 3d - 1 rows, where d = n if the features may be correlated and d = 1 if not.
 
-        Chosen on the tables TUNED of benchmarks/real.py, by the likelihood of rows held out.
+        Chosen on the tables TUNED of benchmarks/real.py by the likelihood of held-out rows.
         """
 
     @staticmethod
     @abstractmethod
     def prior_of_rows(n: int, rows: float) -> LogNormalPrior | None:
-        """The prior that weighs as much as some rows; None where there is none."""
+        """The prior with the weight of ``rows`` rows; None if the type has no prior."""
 
     @classmethod
     def prior(cls, n: int, strength: float | str | None) -> LogNormalPrior | None:
-        """That of a strength in rows, or for a word the customary one; None where there is none."""
+        """The prior of a strength in rows, or of customary strength for a word; None if none."""
         if strength is None:
             return None
         rows = cls.customary_strength(n) if isinstance(strength, str) else float(strength)
@@ -274,16 +274,16 @@ class Covariance(ABC):
     @staticmethod
     @abstractmethod
     def anchor(n: int, share: float, whole: float) -> Anchor | None:
-        """What holds covariances if a share of all cells are gaps; None where it is not needed.
+        """The penalty for data in which a share of all cells are gaps; None if it is not needed.
 
-        ``whole`` is how many rows without gaps there are for each covariance.
+        ``whole`` is the number of rows without gaps for each covariance.
         """
 
     # Arrays of the type's shape
 
     @staticmethod
     @abstractmethod
-    def repeated(m: int, matrix: np.ndarray) -> np.ndarray:
+    def repeat(m: int, matrix: np.ndarray) -> np.ndarray:
         """One covariance matrix for all of m components, in the shape of the type.
 
         Variances (n,) are enough of it where the type is diagonal.
@@ -291,24 +291,24 @@ class Covariance(ABC):
 
     @staticmethod
     @abstractmethod
-    def mapped(array: np.ndarray, A: Bound) -> np.ndarray:
+    def transform(array: np.ndarray, A: Bound) -> np.ndarray:
         """A Σ Aᵀ, where A is a number if ``one_unit``, a vector if ``by_feature``, or a matrix."""
 
     @classmethod
-    def taken(cls, array: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    def take_components(cls, array: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """The covariances of some of the components."""
         some: np.ndarray = array[rows]
         return some
 
     @classmethod
-    def replaced(cls, array: np.ndarray, rows: list[int], new: np.ndarray) -> np.ndarray:
-        """The covariances with those of some components exchanged."""
+    def replace_components(cls, array: np.ndarray, rows: list[int], new: np.ndarray) -> np.ndarray:
+        """The covariances with those of some components replaced."""
         array = array.copy()
         array[rows] = new
         return array
 
     @classmethod
-    def stacked(cls, first: np.ndarray, second: np.ndarray, m: int, n: int) -> Covariance:
+    def stack(cls, first: np.ndarray, second: np.ndarray, m: int, n: int) -> Covariance:
         """The covariances of two mixtures of m components one after the other."""
         return cls.of(np.concatenate([first, second]), n)
 
@@ -317,25 +317,26 @@ class Covariance(ABC):
     @staticmethod
     @abstractmethod
     def bound(least: float, variances: np.ndarray, inverse: Bound, n: int) -> Bound:
-        """A floor: ``least`` in scaled coordinates and, brought there, variances of features (n,).
+        """A floor from ``least`` in scaled coordinates, and variances (n,) in the original ones.
 
-        ``inverse`` is the scaling, as ``mapped`` takes it. A number, variances or a matrix.
+        ``inverse`` is the scaling, as ``transform`` takes it: a number, a vector or a matrix. The
+        result is a number, variances or a matrix.
         """
 
     @staticmethod
     @abstractmethod
-    def raised(array: np.ndarray, floor: Bound) -> np.ndarray:
-        """The covariances with no variance, or eigenvalue relative to the floor, below it.
+    def raise_to(array: np.ndarray, floor: Bound) -> np.ndarray:
+        """Raise variances, or eigenvalues relative to the floor, that are below it.
 
         The floor is a number, variances (n,), or for matrices a positive definite matrix F (n, n).
-        Of all Σ ⪰ F, the result S gives samples of covariance Σ the highest likelihood: it
-        minimises log|S| + tr ΣS⁻¹.
+        Of all S ⪰ F, the result gives samples of covariance Σ the highest likelihood: it minimises
+        log|S| + tr ΣS⁻¹.
         """
 
     @staticmethod
     @abstractmethod
     def on_floor(array: np.ndarray, floor: Bound) -> np.ndarray:
-        """Which have no more extent in some direction than the floor; (m,), or (1,) if common."""
+        """Which covariances are on the floor in some direction; (m,), or (1,) if common."""
 
     @staticmethod
     @abstractmethod
@@ -347,42 +348,42 @@ class Covariance(ABC):
     @classmethod
     @abstractmethod
     def coordinates(cls, m: int, n: int, floor: float | None = None) -> Coordinates:
-        """The covariances of m components as a vector of free numbers, above a floor if any."""
+        """Coordinates of the covariances of m components, above a floor if one is given."""
 
     @staticmethod
     @abstractmethod
     def tangent(n: int) -> Tangent:
-        """The covariances of one component close to given ones, for derivatives of likelihoods."""
+        """Coordinates near a given covariance, for derivatives of likelihoods."""
 
     @staticmethod
-    def pooled_coupling(coupling: np.ndarray, n: int) -> np.ndarray:
-        """A matrix (m, m) that couples the entries of covariances, as it couples their numbers."""
+    def pool_coupling(coupling: np.ndarray, n: int) -> np.ndarray:
+        """Turn a matrix (m, m) that couples entries of covariances into one for their numbers."""
         return coupling
 
     @staticmethod
     @abstractmethod
     def gradient_of_matrices(weights: np.ndarray, G: np.ndarray) -> np.ndarray:
-        """Gradients (m, N, n, n) in each atom's Σ as gradients (N, own shape) of the mixture."""
+        """Turn gradients (m, N, n, n) in each atom's Σ into those (N, own shape) of the mixture."""
 
 
-#: A covariance type is its class.
+#: A covariance type is represented by its class.
 Kind: TypeAlias = type[Covariance]
 
 
-def corrected(parameters: float, numbers: np.ndarray, own: int) -> np.ndarray:
-    """The optimism of a fit whose variances rest on ``numbers``, ``own`` of which are not free.
+def optimism_of(parameters: float, numbers: np.ndarray, own: int) -> np.ndarray:
+    """The optimism of a fit whose variances rest on ``numbers`` values, ``own`` of them not free.
 
     E[log-likelihood of N samples - that of N new ones] is n(n+3)N / 2(N-n-2) for a full covariance
-    (the corrected AIC), which is Akaike's number of parameters for large N and has no bound towards
-    N = n+2 = own. Below N = n+3 it stays what it is there.
+    (the corrected AIC). For large N it is Akaike's number of parameters, and it diverges towards
+    N = n+2 = own. Below N = n+3 its value there is used.
     """
     share = own / np.maximum(numbers, 1e-300)
     return np.asarray(parameters / np.maximum(1 - share, 1 / (own + 1)))
 
 
 def refuse_degenerate(definite: Array) -> None:
-    """An error that names the components, (g,), which are not definite."""
-    bad = np.flatnonzero(~to_numpy(definite))  # in one piece from a device
+    """Raise an error that names the components that are not definite, from booleans (g,)."""
+    bad = np.flatnonzero(~to_numpy(definite))  # a single copy from a device
     if len(bad):
         shown = ", ".join(map(str, bad[:10])) + (", …" if len(bad) > 10 else "")
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Covariances as free numbers, for optimisation."""
+"""Covariances as vectors of unconstrained numbers, for optimisation."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from momentmix.covariance.eigen import eigen
 
 
 class Coordinates(ABC):
-    """Covariances of one type as a vector of free numbers.
+    """Covariances of one type as a vector of unconstrained numbers.
 
     Without a floor the numbers are the entries themselves (off-diagonal ones times √2, so that
     lengths are Frobenius norms): smooth and well scaled, but a covariance may come out indefinite.
     With a floor they are entries of a factor, Σ = floor I + L Lᵀ: always valid, less well scaled.
     ``shape`` is that of the covariances, ``entries`` that of their numbers. ``variances`` (shape)
-    tells which entries of a covariance are variances, and ``units`` (size,) what entry a number of
-    1 stands for, without a floor.
+    is true for the entries of a covariance that are variances. ``units`` (size,) are the entries
+    that numbers of 1 stand for, without a floor.
     """
 
     variances: np.ndarray
@@ -34,31 +34,31 @@ class Coordinates(ABC):
 
     @abstractmethod
     def encode(self, array: np.ndarray) -> np.ndarray:
-        """The numbers of covariances; (size,)."""
+        """The numbers that represent covariances; (size,)."""
 
     @abstractmethod
     def names(self, features: Sequence[str]) -> list[str]:
-        """Of the entries that the numbers stand for, one for each."""
+        """A name for the entry that each number stands for."""
 
     @abstractmethod
     def decode(self, x: np.ndarray) -> np.ndarray:
-        """The covariances of numbers."""
+        """The covariances that numbers represent."""
 
     @abstractmethod
     def pullback(self, x: np.ndarray, G: np.ndarray) -> np.ndarray:
-        """From gradients (…, own shape) in the covariances to gradients (…, size) in x."""
+        """Turn gradients (…, own shape) in the covariances into gradients (…, size) in x."""
 
     @abstractmethod
     def curvature(self, G: np.ndarray) -> np.ndarray | None:
         """Second derivatives (size, size) that the factors add to a cost of gradient G in Σ.
 
-        d²(L Lᵀ) = 2 dL dLᵀ, so they are 2⟨G, dL dLᵀ⟩, of which the positive part of G is taken.
-        Where a variance is pressed against the floor its factor goes to 0, and 2JᵀJ with it; this
-        is what remains, and makes steps that lead there. None without a floor.
+        d²(L Lᵀ) = 2 dL dLᵀ, so they are 2⟨G, dL dLᵀ⟩; only the positive part of G is used. If a
+        variance is pressed against the floor, its factor goes to 0 and so does 2JᵀJ. This term
+        remains and makes sensible steps there. None without a floor.
         """
 
     def scale(self, x: np.ndarray) -> np.ndarray:
-        """How far Σ moves for a unit of each number, roughly; (entries)."""
+        """Roughly how far Σ moves if a number changes by 1; (entries)."""
         if self.floor is None:
             return np.ones(self.entries)
         moved = 2 * np.abs(x.reshape(self.entries))
@@ -66,7 +66,7 @@ class Coordinates(ABC):
 
 
 class VarianceCoordinates(Coordinates):
-    """Of variances, of any number: each has one number, itself or its root above the floor."""
+    """Coordinates of variances: each is one number, the variance or its root above the floor."""
 
     def __init__(self, shape: tuple[int, ...], floor: float | None) -> None:
         super().__init__(shape, shape, floor)
@@ -97,7 +97,7 @@ class VarianceCoordinates(Coordinates):
 
 
 class MatrixCoordinates(Coordinates):
-    """Of symmetric matrices (…, n, n): the lower triangle of each, or of a factor."""
+    """Coordinates of symmetric matrices (…, n, n): the lower triangle of each, or of its factor."""
 
     def __init__(self, shape: tuple[int, ...], floor: float | None) -> None:
         n = shape[-1]

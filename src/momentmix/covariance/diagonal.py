@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from momentmix.covariance.base import Bound, Covariance, corrected
+from momentmix.covariance.base import Bound, Covariance, optimism_of
 from momentmix.covariance.full import Full
 from momentmix.covariance.prior import LogNormalPrior, PullOfVariances
 from momentmix.covariance.tangent import VarianceTangent
@@ -13,7 +13,7 @@ from momentmix.support.array import Array, namespace
 
 
 class Diagonal(Variances):
-    """Σ_i = diag(s_i); array (g, n). It sees the squares x ∗ x."""
+    """Σ_i = diag(s_i); array (g, n). Its features are the squares x ∗ x."""
 
     name = "diag"
     by_feature = True
@@ -31,7 +31,7 @@ class Diagonal(Variances):
         return G
 
     def collect_variances(self, weights: Array, G: Array) -> Array:
-        return self._pooled(weights, G)
+        return self._pool(weights, G)
 
     def half_log_determinants(self) -> Array:
         xp = namespace(self.array)
@@ -41,8 +41,8 @@ class Diagonal(Variances):
         xp = namespace(self.array)
         return Diagonal(xp.take(self.array, features, axis=1), features.shape[0])
 
-    def projected(self, basis: np.ndarray) -> Covariance:
-        return Full(self.matrices(), self.n_features).projected(basis)
+    def project(self, basis: np.ndarray) -> Covariance:
+        return Full(self.matrices(), self.n_features).project(basis)
 
     def without(self, noise: Covariance) -> Covariance:
         if noise.diagonal:
@@ -71,7 +71,7 @@ class Diagonal(Variances):
         return m * n
 
     @staticmethod
-    def fitted(shares: np.ndarray, means: np.ndarray, seconds: np.ndarray) -> np.ndarray:
+    def estimate(shares: np.ndarray, means: np.ndarray, seconds: np.ndarray) -> np.ndarray:
         return np.asarray(np.maximum(seconds - means * means, 0))
 
     @staticmethod
@@ -80,15 +80,15 @@ class Diagonal(Variances):
 
     @staticmethod
     def optimism(counts: np.ndarray, n: int) -> np.ndarray:
-        """For each feature alone what it is for a full covariance of one feature."""
-        return corrected(2 * n, counts, 3)
+        """The sum over features of the optimism of a full covariance of one feature."""
+        return optimism_of(2 * n, counts, 3)
 
     @staticmethod
     def prior_of_rows(n: int, rows: float) -> LogNormalPrior:
         return LogNormalPrior(PullOfVariances, rows)
 
     @staticmethod
-    def repeated(m: int, matrix: np.ndarray) -> np.ndarray:
+    def repeat(m: int, matrix: np.ndarray) -> np.ndarray:
         return np.tile(matrix if matrix.ndim == 1 else np.diag(matrix), (m, 1))
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""Eigenvalues and eigenvectors of symmetric matrices, also where they lie far apart."""
+"""Eigenvalues and eigenvectors of symmetric matrices, even if the eigenvalues are far apart."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from scipy.linalg import eigh
 def eigen(matrices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Eigenvalues (m, n) and eigenvectors (m, n, n).
 
-    LAPACK's fastest way fails on some matrices with eigenvalues far apart, its plain one does not.
+    LAPACK's fastest routine fails on some matrices whose eigenvalues are far apart; its plain one
+    does not.
     """
     try:
         values, vectors = np.linalg.eigh(matrices)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from momentmix.covariance.base import corrected
+from momentmix.covariance.base import optimism_of
 from momentmix.covariance.matrices import Matrices, packing
 from momentmix.covariance.prior import LogNormalPrior, PullOfMatrices
 from momentmix.support.array import Array
@@ -27,21 +27,21 @@ class Full(Matrices):
         return m * (n * (n + 1) // 2)
 
     @staticmethod
-    def fitted(shares: np.ndarray, means: np.ndarray, seconds: np.ndarray) -> np.ndarray:
+    def estimate(shares: np.ndarray, means: np.ndarray, seconds: np.ndarray) -> np.ndarray:
         n = means.shape[1]
         matrices = seconds[:, packing(n)[1]].reshape(-1, n, n)
         return np.asarray(matrices - means[:, :, None] * means[:, None, :])
 
     @staticmethod
     def optimism(counts: np.ndarray, n: int) -> np.ndarray:
-        return corrected(n * (n + 3) / 2, counts, n + 2)
+        return optimism_of(n * (n + 3) / 2, counts, n + 2)
 
     @staticmethod
     def prior_of_rows(n: int, rows: float) -> LogNormalPrior:
         return LogNormalPrior(PullOfMatrices, rows)
 
     @staticmethod
-    def repeated(m: int, matrix: np.ndarray) -> np.ndarray:
+    def repeat(m: int, matrix: np.ndarray) -> np.ndarray:
         return np.tile(matrix, (m, 1, 1))
 
     @staticmethod

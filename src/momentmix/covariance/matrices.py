@@ -1,6 +1,6 @@
-"""What covariances that are matrices share: packing, definiteness, factors.
+"""What the types with full matrices share: packing, definiteness, factors.
 
-One a component (``Full``), or one for all (``Tied``).
+``Full`` has one matrix for each component, ``Tied`` one for all.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from momentmix.support.array import (
 
 
 class Matrices(Covariance):
-    """Any symmetric Σ; the array is (g, n, n) or (n, n). It sees the products x_a x_b, a ≤ b."""
+    """Any symmetric Σ; the array is (g, n, n) or (n, n). Its features are x_a x_b, a ≤ b."""
 
     diagonal: ClassVar[bool] = False
 
@@ -61,15 +61,15 @@ class Matrices(Covariance):
         raise TypeError("these covariances are not diagonal")
 
     def collect_matrices(self, weights: Array, G: Array) -> Array:
-        return self._own_shape(self._pooled(weights, G), self.n_features)
+        return self._own_shape(self._pool(weights, G), self.n_features)
 
     def _own_shape(self, stack: Array, n: int) -> Array:
-        """Matrices (g, …) of n features as an array of the type."""
+        """Reshape matrices (g, …) of n features to an array of the type."""
         return namespace(stack).reshape(stack, self.shape(stack.shape[0], n))
 
     def root(self) -> Array:
         xp = namespace(self.array)
-        # Eigenvalues rather than Cholesky, because a semidefinite covariance can be sampled too.
+        # Eigenvalues, not Cholesky, so that a semidefinite covariance can be sampled too.
         values, vectors = xp.linalg.eigh(self.matrices())
         values = xp.where(values > 0, values, xp.zeros_like(values))
         return vectors * xp.sqrt(values)[:, None, :]
@@ -114,7 +114,7 @@ class Matrices(Covariance):
         shift = xp.matmul(deltas[:, None, :], solved)[:, 0, :]
         return shift, self.of(self._own_shape(left, kept.shape[0]), kept.shape[0])
 
-    def projected(self, basis: np.ndarray) -> Covariance:
+    def project(self, basis: np.ndarray) -> Covariance:
         return self.of(basis.T @ np.asarray(self.array) @ basis, basis.shape[1])
 
     def without(self, noise: Covariance) -> Covariance:
@@ -127,7 +127,7 @@ class Matrices(Covariance):
     @staticmethod
     def features(X: Array) -> Array:
         xp, (p, n) = namespace(X), X.shape
-        # Rows made contiguous first: the products below then run along memory.
+        # Contiguous columns make the products below run along memory.
         rows = xp.stack([X[:, a] for a in range(n)])
         if not can_be_written(X):
             return xp.concat([rows[a : a + 1, :] * rows[a:, :] for a in range(n)]).mT
@@ -143,7 +143,7 @@ class Matrices(Covariance):
         return np.asarray(seconds.reshape(m, n * n)[:, packing(n)[0]])
 
     @staticmethod
-    def checked(array: Array, name: str) -> Array:
+    def check(array: Array, name: str) -> Array:
         xp = namespace(array)
         eps = xp.finfo(array.dtype).eps
         size = float(xp.max(xp.abs(array)))
@@ -202,7 +202,7 @@ class Matrices(Covariance):
         return Anchor(anchor_rows(n, share, whole)) if share > 0 else None
 
     @staticmethod
-    def mapped(array: np.ndarray, A: Bound) -> np.ndarray:
+    def transform(array: np.ndarray, A: Bound) -> np.ndarray:
         A = np.asarray(A)
         mapped = A @ array @ A.T
         return np.asarray((mapped + mapped.swapaxes(-1, -2)) / 2)
@@ -213,7 +213,7 @@ class Matrices(Covariance):
         return least * np.eye(n) + (inverse.T * variances) @ inverse
 
     @staticmethod
-    def raised(array: np.ndarray, floor: Bound) -> np.ndarray:
+    def raise_to(array: np.ndarray, floor: Bound) -> np.ndarray:
         floor = _matrix(floor, array.shape[-1])
         try:
             np.linalg.cholesky(array - floor)
@@ -246,8 +246,10 @@ class Matrices(Covariance):
 
 @lru_cache(maxsize=32)
 def packing(n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of the products x_a x_b, a ≤ b, in the order of rows: their places in an n×n matrix, the
-    product that each place of the matrix holds, and how many places hold each (1 or 2).
+    """Index tables between an n×n matrix and the products x_a x_b, a ≤ b, in row order.
+
+    They are the flat position of each product in the matrix, the product at each position of the
+    matrix, and how many positions hold each product (1 or 2).
     """
     a, b = np.triu_indices(n)
     upper = a * n + b
@@ -268,7 +270,7 @@ def _definite(matrices: Array) -> Array:
 
 
 def _matrix(floor: Bound, n: int) -> np.ndarray:
-    """A floor, if it is a number, as a matrix."""
+    """A floor as a matrix, also if it is a number."""
     return np.asarray(floor * np.eye(n) if np.ndim(floor) == 0 else floor)
 
 

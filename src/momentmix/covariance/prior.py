@@ -1,12 +1,13 @@
 """A prior on the covariances of a mixture: they may differ, but seldom by orders of magnitude.
 
-The logarithms of the covariances are taken to be normal about a common one, L, which is free:
+The logarithms of the covariances are normal about a common matrix L, which is estimated too:
 
     penalty = ν/4 Σ_k ‖log Σ_k - L‖²,   smallest for L = (1/m) Σ_k log Σ_k.
 
-exp L is the geometric mean of the covariances. Near it the penalty is that of ν rows with the
-covariance exp L in each component (ν/2 times twice the Kullback–Leibler divergence), so ν counts in
-rows, and vanishes beside many. It knows no scale of its own: only ratios of covariances count.
+exp L is the geometric mean of the covariances. Near it, the penalty is that of ν rows with the
+covariance exp L in each component (ν/2 times twice the Kullback–Leibler divergence). So ν is a
+number of rows, and the prior hardly matters beside many more. It has no scale of its own: only
+ratios of covariances count.
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ MOST_STRENGTH = 1e8
 
 
 def _group_means(values: np.ndarray, groups: int) -> np.ndarray:
-    """Means over the components of each of some mixtures, repeated for each component."""
+    """The mean over the components of each mixture, repeated for each component."""
     by_group = values.reshape(groups, -1, *values.shape[1:])
     return np.repeat(by_group.mean(axis=1), by_group.shape[1], axis=0)
 
 
 @dataclass(frozen=True)
 class LogNormalPrior:
-    """log Σ_k normal about L with the weight of ``strength`` rows; ``centre`` is L, if given.
+    """log Σ_k is normal about L with the weight of ``strength`` rows; ``centre`` fixes L if given.
 
-    ``pull`` does the arithmetic, for variances or for matrices; a variance stands ``times`` times
-    in Σ. Of one covariance, or one that all components share, the prior says nothing.
+    ``pull`` does the arithmetic for variances or matrices; each variance occurs ``times`` times in
+    Σ. The prior has no effect on a single covariance or on one that all components share.
     """
 
     pull: type[Pull]
@@ -42,7 +43,7 @@ class LogNormalPrior:
     centre: np.ndarray | None = None
 
     def at(self, covariances: np.ndarray, groups: int = 1) -> Pull:
-        """What the prior says at the covariances of some mixtures, one after the other."""
+        """Evaluate the prior at the covariances of some mixtures, stored one after the other."""
         return self.pull(self, covariances, groups)
 
     def centres(self, logs: np.ndarray, groups: int) -> np.ndarray:
@@ -50,10 +51,10 @@ class LogNormalPrior:
         return _group_means(logs, groups) if self.centre is None else self.centre
 
     def drift(self, moved: np.ndarray, rows: np.ndarray, groups: int) -> np.ndarray | float:
-        """How far L moves along with the logarithms of the covariances, which L in turn moves.
+        """How far L moves if it follows the logarithms of the covariances, and they follow L.
 
-        ``moved`` (S m, …) is how far they move while L stays, ``rows`` what holds each of them in
-        all: with L moving by s, each moves by ν s / rows more, and s is the mean of it all.
+        ``moved`` (S m, …) is how far they move with L fixed, and ``rows`` the total weight of each.
+        If L moves by s, each moves by another ν s / rows, and s must be the mean of these sums.
         """
         if self.centre is not None:
             return 0.0
@@ -61,11 +62,11 @@ class LogNormalPrior:
         s = _group_means(moved, groups) / (1 - share)
         size = np.sqrt(np.sum((s * s).reshape(len(s), -1), axis=1)) if s.ndim > 2 else np.abs(s)
         size = size.reshape(size.shape + (1,) * (s.ndim - size.ndim))
-        # Beyond 1 covariances might lose their sign.
+        # Longer steps could make covariances negative.
         return np.asarray(s / np.maximum(size, 1.0))
 
-    def pooled(self, counts: np.ndarray, scatter: np.ndarray) -> np.ndarray:
-        """Covariances to begin with, as if the prior's rows had the covariance of all rows."""
+    def pool(self, counts: np.ndarray, scatter: np.ndarray) -> np.ndarray:
+        """Initial covariances, as if the prior's rows had the pooled covariance of all rows."""
         rows = counts.reshape(-1, *[1] * (scatter.ndim - 1))
         common = np.tensordot(counts / counts.sum(), scatter, axes=1)
         return np.asarray((rows * scatter + self.strength * common) / (rows + self.strength))
@@ -75,12 +76,12 @@ class LogNormalPrior:
         return replace(self, strength=min(self.strength, MOST_STRENGTH * rows))
 
     def about(self, centre: np.ndarray) -> LogNormalPrior:
-        """The same with L held where it is."""
+        """The same prior with L fixed at ``centre``."""
         return replace(self, centre=centre)
 
 
 class Pull(ABC):
-    """The prior at covariances Σ_k: the penalty of each, and a step of the M-step from there."""
+    """The prior evaluated at covariances Σ_k: penalties, gradients and a step of the M-step."""
 
     centre: np.ndarray  # L
     penalties: np.ndarray  # (m,), of each component
@@ -90,24 +91,24 @@ class Pull(ABC):
 
     @abstractmethod
     def gradients(self) -> np.ndarray:
-        """Of the sum of the penalties, in the covariances; what L moves along with them cancels."""
+        """The gradients of the sum of the penalties; the terms from moving L cancel."""
 
     @abstractmethod
     def step(self, counts: np.ndarray, scatter: np.ndarray) -> np.ndarray:
-        """Covariances that raise -½ Σ_k n_k (log|Σ_k| + tr C_k Σ_k⁻¹) - penalty, from here.
+        """Covariances that increase -½ Σ_k n_k (log|Σ_k| + tr C_k Σ_k⁻¹) - penalty.
 
         The penalty is replaced by that of ν' rows of covariance Ψ_k with the same gradient at Σ_k,
-        Ψ_k = Σ_k - (ν/ν') Σ_k (∂log_Σk [log Σ_k - L]) Σ_k, of which the maximum is known:
-        (n_k C_k + ν' Ψ_k) / (n_k + ν'). With ν' = ν (1 + the largest positive entry of log Σ_k - L
-        in the eigenvectors of Σ_k) the curvature is right too where matrices commute, and Ψ_k is
-        positive there. What L moves along with the covariances is added, without which a strong
-        prior would hold them where they are. The line from Σ_k to the result always begins uphill;
-        a long step may overshoot.
+        Ψ_k = Σ_k - (ν/ν') Σ_k (∂log_Σk [log Σ_k - L]) Σ_k, which makes the maximum explicit:
+        (n_k C_k + ν' Ψ_k) / (n_k + ν'). With ν' = ν (1 + the largest positive diagonal entry of
+        log Σ_k - L in the eigenvectors of Σ_k), the curvature is right and Ψ_k positive if the
+        matrices commute. The movement of L is added, because otherwise a strong prior would hold
+        the covariances in place. The line from Σ_k to the result always starts uphill, but a long
+        step may overshoot.
         """
 
 
 class PullOfVariances(Pull):
-    """For variances: all is entry by entry. A spherical one counts for each of n features."""
+    """The prior for variances, entry by entry. A spherical one counts for each of n features."""
 
     def __init__(self, prior: LogNormalPrior, variances: np.ndarray, groups: int) -> None:
         self.prior, self.groups = prior, groups
@@ -132,7 +133,7 @@ class PullOfVariances(Pull):
 
 
 class PullOfMatrices(Pull):
-    """For matrices, in the eigenvectors of each: one eigendecomposition a component."""
+    """The prior for matrices, with one eigendecomposition for each component."""
 
     def __init__(self, prior: LogNormalPrior, matrices: np.ndarray, groups: int) -> None:
         self.prior, self.groups = prior, groups

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from momentmix.covariance.base import Bound, Covariance, corrected
+from momentmix.covariance.base import Bound, Covariance, optimism_of
 from momentmix.covariance.diagonal import Diagonal
 from momentmix.covariance.prior import LogNormalPrior, PullOfVariances
 from momentmix.covariance.tangent import VarianceTangent
@@ -13,7 +13,7 @@ from momentmix.support.array import Array, namespace
 
 
 class Spherical(Variances):
-    """Σ_i = s_i I; array (g,). It sees ‖x‖² alone."""
+    """Σ_i = s_i I; array (g,). Its only feature is ‖x‖²."""
 
     name = "spherical"
     one_unit = True
@@ -32,7 +32,7 @@ class Spherical(Variances):
         return G[:, 0]
 
     def collect_variances(self, weights: Array, G: Array) -> Array:
-        return namespace(G).sum(self._pooled(weights, G), axis=1)
+        return namespace(G).sum(self._pool(weights, G), axis=1)
 
     def half_log_determinants(self) -> Array:
         return 0.5 * self.n_features * namespace(self.array).log(self.array)
@@ -40,7 +40,7 @@ class Spherical(Variances):
     def marginal(self, features: Array) -> Spherical:
         return Spherical(self.array, features.shape[0])
 
-    def projected(self, basis: np.ndarray) -> Covariance:
+    def project(self, basis: np.ndarray) -> Covariance:
         return Spherical(self.array, basis.shape[1])
 
     def without(self, noise: Covariance) -> Covariance:
@@ -67,7 +67,7 @@ class Spherical(Variances):
         return m
 
     @staticmethod
-    def fitted(shares: np.ndarray, means: np.ndarray, seconds: np.ndarray) -> np.ndarray:
+    def estimate(shares: np.ndarray, means: np.ndarray, seconds: np.ndarray) -> np.ndarray:
         squares = seconds[:, 0] - np.sum(means * means, axis=1)
         return np.asarray(np.maximum(squares, 0) / means.shape[1])
 
@@ -77,24 +77,24 @@ class Spherical(Variances):
 
     @staticmethod
     def optimism(counts: np.ndarray, n: int) -> np.ndarray:
-        """Of n means and a variance that n numbers of each sample tell of."""
-        return corrected(n + 1, n * counts, n + 2)
+        """The optimism of n means and one variance, which uses n values of each sample."""
+        return optimism_of(n + 1, n * counts, n + 2)
 
     @staticmethod
     def prior_of_rows(n: int, rows: float) -> LogNormalPrior:
         return LogNormalPrior(PullOfVariances, rows, times=n)
 
     @staticmethod
-    def repeated(m: int, matrix: np.ndarray) -> np.ndarray:
-        return np.full(m, np.mean(Diagonal.repeated(1, matrix)))
+    def repeat(m: int, matrix: np.ndarray) -> np.ndarray:
+        return np.full(m, np.mean(Diagonal.repeat(1, matrix)))
 
     @staticmethod
     def bound(least: float, variances: np.ndarray, inverse: Bound, n: int) -> Bound:
         return least + float(np.mean(variances)) * inverse**2
 
     @staticmethod
-    def pooled_coupling(coupling: np.ndarray, n: int) -> np.ndarray:
-        return coupling * n  # each variance stands for n entries
+    def pool_coupling(coupling: np.ndarray, n: int) -> np.ndarray:
+        return coupling * n  # each variance occurs in n entries
 
     @staticmethod
     def gradient_of_matrices(weights: np.ndarray, G: np.ndarray) -> np.ndarray:

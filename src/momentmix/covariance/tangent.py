@@ -1,17 +1,17 @@
-"""Covariances close to given ones, in coordinates where those are the identity.
+"""Coordinates near a given mean and covariance, in which these are 0 and the identity.
 
 Near Σ = RRᵀ every covariance of a type is R(I + S)Rᵀ, with S = Σ_b s_b E_b for symmetric matrices
-E_b that the type allows, and near μ every mean is μ + Ra. In these coordinates a Gaussian knows no
-scale, and all derivatives of its logarithm are polynomials of z = R⁻¹(x - μ):
+E_b that the type allows, and near μ every mean is μ + Ra. In these coordinates all derivatives of
+a log density are polynomials of z = R⁻¹(x - μ), without any scale:
 
     ∂/∂a = z,   ∂/∂s_b = ½ tr E_b(zzᵀ - I).
 
-Where of x only a part was seen, or with noise, z is what is expected behind it, zzᵀ gets the
-covariance C of what is left open added, and with P = I - C the second derivatives are
+If x has gaps or noise, z is the conditional expectation, its conditional covariance C is added to
+zzᵀ, and with P = I - C the second derivatives are
 
     -∂²/∂a∂aᵀ = P,   -∂²/∂a∂s_b = P E_b z,   -∂²/∂s_b∂s_c = zᵀE_b P E_c z - ½ tr P E_b P E_c.
 
-The numbers s are those of ``Coordinates`` without a floor: off the diagonal they count √2 times.
+The numbers s are those of ``Coordinates`` without a floor: off-diagonal entries times √2.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from scipy.linalg import solve_triangular
 
 
 class Curvature(NamedTuple):
-    """-∂² of a log density, summed over rows: in a and a, in a and s, in s and s."""
+    """-∂² of a log density, summed over rows: by a twice, by a and s, and by s twice."""
 
     means: np.ndarray  # (n, n)
     mixed: np.ndarray  # (n, q)
@@ -32,24 +32,24 @@ class Curvature(NamedTuple):
 
 
 class Tangent(ABC):
-    """S of q numbers for one covariance in n features; ``size`` is q."""
+    """S as a vector of q numbers, for one covariance in n features; ``size`` is q."""
 
     def __init__(self, n: int, size: int) -> None:
         self.n, self.size = n, size
 
     @abstractmethod
     def roots(self, array: np.ndarray, m: int) -> list[np.ndarray]:
-        """R of each of m components: a triangular matrix (n, n), or deviations (n,)."""
+        """R of each of m components: a triangular matrix (n, n), or standard deviations (n,)."""
 
     @abstractmethod
-    def whitened(self, root: np.ndarray, D: np.ndarray) -> np.ndarray:
+    def whiten(self, root: np.ndarray, D: np.ndarray) -> np.ndarray:
         """R⁻¹d for each row of D (B, n)."""
 
-    def whitened_twice(self, root: np.ndarray, C: np.ndarray) -> np.ndarray:
-        """R⁻¹CR⁻ᵀ for each of C (B, n, n)."""
+    def whiten_both_sides(self, root: np.ndarray, C: np.ndarray) -> np.ndarray:
+        """R⁻¹CR⁻ᵀ for each matrix in C (B, n, n)."""
         B, n = len(C), self.n
-        half = self.whitened(root, C.reshape(B * n, n)).reshape(B, n, n).swapaxes(1, 2)
-        return self.whitened(root, half.reshape(B * n, n)).reshape(B, n, n)
+        half = self.whiten(root, C.reshape(B * n, n)).reshape(B, n, n).swapaxes(1, 2)
+        return self.whiten(root, half.reshape(B * n, n)).reshape(B, n, n)
 
     @abstractmethod
     def features(self, Z: np.ndarray, C: np.ndarray | None) -> np.ndarray:
@@ -63,11 +63,11 @@ class Tangent(ABC):
     def complete_curvature(
         self, count: float, first: np.ndarray, features: np.ndarray
     ) -> Curvature:
-        """The same of complete rows, from Σ r, Σ r z (n,) and Σ r features (q,)."""
+        """The same for complete rows, from Σ r, Σ r z (n,) and Σ r features (q,)."""
 
     @abstractmethod
     def numbers(self, root: np.ndarray) -> np.ndarray:
-        """From the numbers of S to those of RSRᵀ, for any R as ``roots`` has it; (q, q)."""
+        """The matrix (q, q) from the numbers of S to those of RSRᵀ, for R from ``roots``."""
 
 
 class MatrixTangent(Tangent):
@@ -83,7 +83,7 @@ class MatrixTangent(Tangent):
         matrices = np.broadcast_to(np.linalg.cholesky(array), (m, self.n, self.n))
         return list(matrices)
 
-    def whitened(self, root: np.ndarray, D: np.ndarray) -> np.ndarray:
+    def whiten(self, root: np.ndarray, D: np.ndarray) -> np.ndarray:
         return np.asarray(solve_triangular(root, D.T, lower=True).T)
 
     def features(self, Z: np.ndarray, C: np.ndarray | None) -> np.ndarray:
@@ -115,14 +115,14 @@ class MatrixTangent(Tangent):
     def _curvature(
         self, P: np.ndarray, with_z: np.ndarray, with_zz: np.ndarray, twice: np.ndarray
     ) -> Curvature:
-        """From sums of P, z ⊗ P, zzᵀ ⊗ P and P ⊗ P, each matrix as a vector (n²,)."""
+        """The result from sums of P, z ⊗ P, zzᵀ ⊗ P and P ⊗ P, each matrix as a vector (n²,)."""
         n, i, j = self.n, self._i, self._j
         with_z = with_z.reshape(n, n, n)
         # E_b z has the entries c z_j at i and c z_i at j.
         mixed = self._c * (with_z[j, :, i] + with_z[i, :, j]).T
 
         def both(A: np.ndarray) -> np.ndarray:
-            """Σ of z_i P_jk z_l over both orders of i, j and of k, l, from A[(i, l), (j, k)]."""
+            """Sum z_i P_jk z_l over both orders of i, j and of k, l, from A[(i, l), (j, k)]."""
             A = A.reshape(n, n, n, n)
             b, c = (i[:, None], j[:, None]), (i[None], j[None])
             total = A[b[0], c[1], b[1], c[0]] + A[b[1], c[1], b[0], c[0]]
@@ -134,13 +134,13 @@ class MatrixTangent(Tangent):
 
     def numbers(self, root: np.ndarray) -> np.ndarray:
         i, j, c = self._i, self._j, self._c
-        # ⟨E_b, R E_c Rᵀ⟩ for orthonormal E_b, of which c is the factor.
+        # ⟨E_b, R E_c Rᵀ⟩ for orthonormal E_b.
         crossed = root[i][:, i] * root[j][:, j] + root[i][:, j] * root[j][:, i]
         return np.asarray(2 * np.outer(c, c) * crossed)
 
 
 class VarianceTangent(Tangent):
-    """S diagonal; ``stands_for`` (n, q) has 1 where a number is the variance of a feature."""
+    """Diagonal S; ``stands_for`` (n, q) is 1 where a number is the variance of a feature."""
 
     def __init__(self, stands_for: np.ndarray) -> None:
         super().__init__(*stands_for.shape)
@@ -150,7 +150,7 @@ class VarianceTangent(Tangent):
         variances = array if array.ndim == 2 else array[:, None]
         return list(np.broadcast_to(np.sqrt(variances), (m, self.n)))
 
-    def whitened(self, root: np.ndarray, D: np.ndarray) -> np.ndarray:
+    def whiten(self, root: np.ndarray, D: np.ndarray) -> np.ndarray:
         return D / root
 
     def features(self, Z: np.ndarray, C: np.ndarray | None) -> np.ndarray:

@@ -11,7 +11,7 @@ from momentmix.support.array import Array
 
 
 class Tied(Matrices):
-    """One Σ for all atoms; array (n, n). It belongs to no component, and stays when one goes."""
+    """One Σ for all atoms; array (n, n). It does not change if a component is removed."""
 
     name = "tied"
     common = True
@@ -32,38 +32,38 @@ class Tied(Matrices):
         return n * (n + 1) // 2
 
     @staticmethod
-    def fitted(shares: np.ndarray, means: np.ndarray, seconds: np.ndarray) -> np.ndarray:
-        matrices = Full.fitted(shares, means, seconds)
+    def estimate(shares: np.ndarray, means: np.ndarray, seconds: np.ndarray) -> np.ndarray:
+        matrices = Full.estimate(shares, means, seconds)
         return np.asarray(np.tensordot(shares / shares.sum(), matrices, axes=1))
 
     @staticmethod
     def optimism(counts: np.ndarray, n: int) -> np.ndarray:
-        """Of the means alone: the covariance knows all samples."""
+        """The optimism of the means alone, because the covariance rests on all samples."""
         return np.full(len(counts), float(n))
 
     @staticmethod
     def prior_of_rows(n: int, rows: float) -> None:
-        return None  # covariances that are one do not differ
+        return None  # there is only one covariance
 
     @staticmethod
-    def repeated(m: int, matrix: np.ndarray) -> np.ndarray:
+    def repeat(m: int, matrix: np.ndarray) -> np.ndarray:
         return np.array(matrix, order="C")
 
     @classmethod
-    def taken(cls, array: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        return array  # everybody's
+    def take_components(cls, array: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        return array  # shared by all components
 
     @classmethod
-    def replaced(cls, array: np.ndarray, rows: list[int], new: np.ndarray) -> np.ndarray:
+    def replace_components(cls, array: np.ndarray, rows: list[int], new: np.ndarray) -> np.ndarray:
         return array
 
     @classmethod
-    def stacked(cls, first: np.ndarray, second: np.ndarray, m: int, n: int) -> Covariance:
+    def stack(cls, first: np.ndarray, second: np.ndarray, m: int, n: int) -> Covariance:
         arrays = [np.broadcast_to(array, (m, n, n)) for array in (first, second)]
         return Full(np.concatenate(arrays), n)
 
     @staticmethod
-    def pooled_coupling(coupling: np.ndarray, n: int) -> np.ndarray:
+    def pool_coupling(coupling: np.ndarray, n: int) -> np.ndarray:
         return np.array([[coupling.sum()]])
 
     @staticmethod

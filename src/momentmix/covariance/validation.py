@@ -1,4 +1,4 @@
-"""Covariances as a user gives them: types by name, arrays to be checked."""
+"""Check covariances that users give: the names of types, and arrays."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COVARIANCE_TYPES = tuple(_KINDS)
 
 
 def covariance_type(name: object) -> Kind:
-    """The type that users call so."""
+    """The type with this name."""
     if not isinstance(name, str) or name not in _KINDS:
         raise ValueError(f"covariance_type must be one of {COVARIANCE_TYPES}, got {name!r}")
     return _KINDS[name]
@@ -40,7 +40,7 @@ def component_covariance(
             f"{argument} must have shape {kind.shape(m, n)} for covariance_type={name!r} with {m} "
             f"component(s) and {n} feature(s), but have shape {tuple(array.shape)}"
         )
-    return _checked(kind, array, n, argument)
+    return _check(kind, array, n, argument)
 
 
 def common_noise(array: ArrayLike, n: int, name: str = "covariance") -> Covariance:
@@ -60,8 +60,8 @@ def noise_covariance(
 ) -> Covariance:
     """The covariance of the noise in p samples of n features, checked.
 
-    A scalar or one entry (noise of equal variance), (n,) (a variance a feature), (n, n) (a matrix),
-    each for all samples alike; or one for each sample: (p,), (p, n), (p, n, n).
+    One covariance for all samples is a scalar or one entry (equal variances), (n,) variances or an
+    (n, n) matrix. One for each sample is (p,), (p, n) or (p, n, n).
     """
     array = as_float_array(array, name, (0, 1, 2, 3))
     xp = namespace(array)
@@ -82,20 +82,20 @@ def noise_covariance(
             f"a sample; got shape {shape}"
         )
     if int(array.shape[0]) < 2 or kind.common:
-        return _checked(kind, array, n, name)
+        return _check(kind, array, n, name)
     try:
-        return _checked(kind, array, n, name)
+        return _check(kind, array, n, name)
     except ValueError:
         row = _first_refused(kind, array, n, name)
-        _checked(kind, array[row : row + 1, ...], n, f"row {row}: {name}")
+        _check(kind, array[row : row + 1, ...], n, f"row {row}: {name}")
         raise
 
 
 def one_for_each_row(noise: np.ndarray, n: int) -> np.ndarray:
-    """Noise (p,), (p, n) or (p, n, n) of p rows, so that nobody can take it for one of all rows.
+    """Noise (p,), (p, n) or (p, n, n) of p rows, in a shape that cannot mean noise of all rows.
 
-    Where p is n, an (n, n) array would be a matrix that all rows share, and (n,) the variances of
-    features, so that each row then has a matrix of its own.
+    If p = n, an (n, n) array would mean a matrix common to all rows, and (n,) the variances of the
+    features. So the result then has a matrix for each row.
     """
     if len(noise) != n or noise.ndim == 3:
         return noise
@@ -104,20 +104,20 @@ def one_for_each_row(noise: np.ndarray, n: int) -> np.ndarray:
 
 
 def _first_refused(kind: Kind, array: Array, n: int, name: str) -> int:
-    """The first of several covariances that is refused, by halves."""
+    """The first of several covariances that is refused, found by bisection."""
     start, stop = 0, int(array.shape[0])
     while stop - start > 1:
         middle = (start + stop) // 2
         try:
-            _checked(kind, array[start:middle, ...], n, name)
+            _check(kind, array[start:middle, ...], n, name)
             start = middle
         except ValueError:
             stop = middle
     return start
 
 
-def _checked(kind: Kind, array: Array, n: int, name: str) -> Covariance:
-    """Finite, symmetric and positive semidefinite."""
+def _check(kind: Kind, array: Array, n: int, name: str) -> Covariance:
+    """Check that covariances are finite, symmetric and positive semidefinite."""
     if not all_finite(array):
         raise ValueError(f"{name} must be finite, but holds NaN or infinity")
-    return kind.of(kind.checked(array, name), n)
+    return kind.of(kind.check(array, name), n)

@@ -1,6 +1,7 @@
-"""What diagonal covariances share: their arrays hold variances, and all goes entry by entry.
+"""What diagonal types share: their arrays hold variances, and all formulas are entrywise.
 
-One a component (``Spherical``), one a feature of each (``Diagonal``), or none (``Zero``).
+``Spherical`` has one variance for each component, ``Diagonal`` one for each feature of each, and
+``Zero`` none.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from momentmix.support.array import Array, array_device, namespace
 
 
 class Variances(Covariance):
-    """Σ_i = diag of variances; the array is (g,) or (g, some of n)."""
+    """Σ_i is the diagonal matrix of variances; the array is (g,) or (g, n)."""
 
     diagonal: ClassVar[bool] = True
 
@@ -48,7 +49,7 @@ class Variances(Covariance):
         return 0.0, self.marginal(kept)  # features are independent
 
     @staticmethod
-    def checked(array: Array, name: str) -> Array:
+    def check(array: Array, name: str) -> Array:
         xp = namespace(array)
         if bool(xp.any(array < 0)):
             raise ValueError(
@@ -86,14 +87,14 @@ class Variances(Covariance):
 
     @staticmethod
     def anchor(n: int, share: float, whole: float) -> None:
-        return None  # a variance is seen wherever its feature is
+        return None  # every observed value tells about its variance
 
     @staticmethod
-    def mapped(array: np.ndarray, A: Bound) -> np.ndarray:
+    def transform(array: np.ndarray, A: Bound) -> np.ndarray:
         return np.asarray(array * A**2)
 
     @staticmethod
-    def raised(array: np.ndarray, floor: Bound) -> np.ndarray:
+    def raise_to(array: np.ndarray, floor: Bound) -> np.ndarray:
         return np.asarray(np.maximum(array, floor))
 
     @staticmethod

@@ -14,15 +14,15 @@ from momentmix.covariance.variances import Variances
 from momentmix.support.array import Array
 
 
-def _refused(*args: object, **settings: object) -> NoReturn:
+def _refuse(*args: object, **settings: object) -> NoReturn:
     raise TypeError("points have no covariance to speak of, and no density")
 
 
 class Zero(Variances):
-    """Σ_i = 0: nothing to store, and of points that a fit is at work on an empty array (m, 0).
+    """Σ_i = 0: nothing is stored; during a fit of points, the array is empty, (m, 0).
 
-    Formulas ask ``zero`` first and leave out what vanishes. What they would otherwise need, in the
-    library and on the device of arrays that are not here, is an error.
+    Formulas check ``zero`` first and leave out the terms that vanish. The methods that would return
+    zeros raise an error, because there is no array to tell the library and device.
     """
 
     name = "zero"
@@ -43,9 +43,9 @@ class Zero(Variances):
     def negative(self) -> Zero:
         return self
 
-    variances = matrices = times = flat = features_vjp = _refused
-    collect_flat = collect_variances = collect_matrices = _refused
-    root = whitener = apply = half_log_determinants = condition = _refused
+    variances = matrices = times = flat = features_vjp = _refuse
+    collect_flat = collect_variances = collect_matrices = _refuse
+    root = whitener = apply = half_log_determinants = condition = _refuse
 
     def is_definite(self) -> bool:
         return False
@@ -53,7 +53,7 @@ class Zero(Variances):
     def marginal(self, features: Array) -> Zero:
         return Zero(features.shape[0])
 
-    def projected(self, basis: np.ndarray) -> Covariance:
+    def project(self, basis: np.ndarray) -> Covariance:
         return Zero(basis.shape[1])
 
     def without(self, noise: Covariance) -> Covariance:
@@ -75,8 +75,8 @@ class Zero(Variances):
     def free_parameters(m: int, n: int) -> int:
         return 0
 
-    checked = log_density_coefficients = precision_cholesky = staticmethod(_refused)
-    whitened_squares = fitted = outer = features_of_seconds = staticmethod(_refused)
+    check = log_density_coefficients = precision_cholesky = staticmethod(_refuse)
+    whitened_squares = estimate = outer = features_of_seconds = staticmethod(_refuse)
 
     @staticmethod
     def optimism(counts: np.ndarray, n: int) -> np.ndarray:
@@ -87,21 +87,21 @@ class Zero(Variances):
         return None
 
     @staticmethod
-    def repeated(m: int, matrix: np.ndarray) -> np.ndarray:
+    def repeat(m: int, matrix: np.ndarray) -> np.ndarray:
         return np.empty((m, 0))
 
     @staticmethod
-    def mapped(array: np.ndarray, A: Bound) -> np.ndarray:
+    def transform(array: np.ndarray, A: Bound) -> np.ndarray:
         return array
 
     @classmethod
-    def stacked(cls, first: np.ndarray, second: np.ndarray, m: int, n: int) -> Zero:
+    def stack(cls, first: np.ndarray, second: np.ndarray, m: int, n: int) -> Zero:
         return cls(n)
 
     bound = staticmethod(Spherical.bound)
 
     @staticmethod
-    def pooled_coupling(coupling: np.ndarray, n: int) -> np.ndarray:
+    def pool_coupling(coupling: np.ndarray, n: int) -> np.ndarray:
         return np.empty((0, 0))
 
     @staticmethod

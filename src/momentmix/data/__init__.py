@@ -1,1 +1,1 @@
-"""What a fit is made to: data in centred and scaled coordinates; the parameters it looks for."""
+"""The input and output of a fit: data in centred and scaled coordinates, and parameters."""

@@ -1,4 +1,4 @@
-"""Rows elsewhere as a fit asks for them, one pass a question."""
+"""Rows that lie elsewhere, in the form a fit needs; each question costs one pass over them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from momentmix.blocks.rows import EACH, Block, BlockRows
 from momentmix.covariance import Kind, Zero
-from momentmix.data.draw import Draw, draw_size, drawn
+from momentmix.data.draw import Draw, draw_from, draw_size
 from momentmix.data.frame import Frame
 from momentmix.data.gaps import tensors_with_gaps
 from momentmix.data.sources import Place, TensorData
@@ -18,25 +18,26 @@ from momentmix.moments.atoms import Atoms
 from momentmix.moments.bilinear import InnerProducts, bilinear
 from momentmix.support.array import Array, ArrayLike, as_like, foreign, to_numpy
 
-#: Rows that a source is taken to have that does not know; tensors pay for that many.
+#: The number of rows assumed for a source that does not know its own. A round number that was not
+#: tuned: with so many rows, forming the moments once beats reading the rows again and again.
 MANY_ROWS = 10_000_000
 
 
 @dataclass(frozen=True)
-class Look:
-    """What one pass tells of rows: their moments, and some of them if they are asked for.
+class FirstPass:
+    """The result of one pass: the moments of the rows and, if asked for, a sample of the rows.
 
-    Rows that have gaps show it on the way.
+    The pass also finds out whether there are gaps.
     """
 
     tensors: MomentTensors
     draw: Draw | None = None
 
-    def __add__(self, other: Look) -> Look:
+    def __add__(self, other: FirstPass) -> FirstPass:
         draw = self.draw
         if draw is not None and other.draw is not None:
             draw = draw + other.draw
-        return Look(self.tensors + other.tensors, draw)
+        return FirstPass(self.tensors + other.tensors, draw)
 
     @property
     def gaps(self) -> float:
@@ -45,28 +46,28 @@ class Look:
 
 
 class BlockData:
-    """Rows elsewhere; see sources.py for what each question means."""
+    """Rows elsewhere; sources.py explains what each method is for."""
 
     passes = 1
     order = None
     place: Place = "elsewhere"
-    count = np.inf  # which a pass would tell
+    count = np.inf  # unknown until a pass has been made
 
     def __init__(self, rows: BlockRows, frame: Frame | None = None, weight: float = 1.0) -> None:
-        """Rows in the coordinates of a frame, if any, and the sum of their weights."""
+        """Take rows, the frame for their coordinates (if any), and the sum of their weights."""
         self.elsewhere, self.n, self._frame, self._weight = rows, rows.n, frame, weight
         self.rows = MANY_ROWS if rows.p is None else rows.p
         self._second: np.ndarray | None = None
 
-    def look(self, order: int, draw: bool) -> Look:
-        """The moments of all rows up to an order, and if asked for a draw from them."""
+    def first_pass(self, order: int, draw: bool) -> FirstPass:
+        """The moments of all rows up to an order and, if asked for, a sample of the rows."""
         most = draw_size(self.n) if draw else 0
-        found = self.elsewhere.total(_look, order, most, block=EACH)
+        found = self.elsewhere.total(_add_up_first_pass, order, most, block=EACH)
         self._weight = found.tensors.weight
         return found if found.draw is None else replace(found, draw=found.draw.lowest(most))
 
     def frame(self, kind: Kind) -> Frame:
-        tensors = self.look(2, draw=False).tensors
+        tensors = self.first_pass(2, draw=False).tensors
         return Frame(kind, tensors.mean, tensors.covariance)
 
     def within(self, frame: Frame) -> BlockData:
@@ -74,7 +75,7 @@ class BlockData:
 
     @property
     def _coordinates(self) -> Frame:
-        assert self._frame is not None  # moments are asked for within a frame
+        assert self._frame is not None  # callers ask for moments only within a frame
         return self._frame
 
     def moments(self, order: int) -> np.ndarray:
@@ -96,25 +97,25 @@ class BlockData:
             None if covariances is None else covariances / self._weight,
         )
 
-    def compressed(self, basis: np.ndarray, order: int) -> TensorData:
-        return TensorData(self.elsewhere.total(_compressed, self._coordinates, basis, order))
+    def compress(self, basis: np.ndarray, order: int) -> TensorData:
+        return TensorData(self.elsewhere.total(_compress, self._coordinates, basis, order))
 
 
-def _look(
+def _add_up_first_pass(
     X: np.ndarray,
     weights: np.ndarray | None,
     order: int,
     most: int,
     block: Block,
     noise_covariance: ArrayLike | None = None,
-) -> Look:
+) -> FirstPass:
     noise = noise_covariance if X.shape[0] else None
-    tensors = tensors_with_gaps(X, order, weights, noise)  # pairwise where there are some
-    return Look(tensors, drawn(X, weights, most, block, noise) if most else None)
+    tensors = tensors_with_gaps(X, order, weights, noise)  # pairwise if there are gaps
+    return FirstPass(tensors, draw_from(X, weights, most, block, noise) if most else None)
 
 
 def _within(X: np.ndarray, frame: Frame) -> Array:
-    """Points in a frame, where X is."""
+    """The rows in a frame's coordinates, in the library and on the device of X."""
     return frame.on(X)(X) if foreign(X) else frame.apply(X)
 
 
@@ -124,7 +125,7 @@ def _tensors_within(
     return MomentTensors.from_samples(_within(X, frame), order, weights)
 
 
-def _compressed(
+def _compress(
     X: np.ndarray, weights: np.ndarray | None, frame: Frame, basis: np.ndarray, order: int
 ) -> MomentTensors:
     Z = _within(X, frame)

@@ -1,39 +1,42 @@
-"""Rows by what they hold, not by where they stand, so that equal tables get equal fits.
+"""Identify and order rows by their content, so that equal tables get equal fits.
 
-A search draws rows at random. Drawn by place, another order of the rows would be another draw, and
-so would a row that stands twice where it could count twice. Here rows that are equal become one
-that counts for all of them, and the rows get an order that follows from the data: by their distance
-from the centre, which neither the units nor a rotation of the features changes.
+The search draws rows at random. If it drew them by position, reordering the table, or repeating a
+row instead of giving it weight 2, would change the draw. So equal rows are merged into one that
+counts for all of them, and rows are ordered by their distance from the centre, which depends
+neither on the units nor on a rotation of the features.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-#: Entries of X beyond which rows are taken as they stand: a search then looks at a sample of them.
+#: With more entries of X than this, rows are neither merged nor reordered, and the search uses a
+#: sample of them. A round number that was not tuned; fits of larger tables depend on it slightly.
 LARGE_DATA = 2_000_000
-#: Digits of numbers of about 1 to which decisions are made; the rest may be rounding, and ties, of
-#: which whole-numbered data have many, must not be decided by that.
+#: Decimal places that count when numbers of about 1 are compared. Later places may be rounding
+#: errors, which must not break ties, and whole-numbered data have many ties. float64 has 16 digits;
+#: 9 leaves a wide margin on both sides and was not tuned.
 DIGITS = 9
 
 
 def distinct_rows(X: np.ndarray, counts: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """The place of one row for each that is different, and how much it counts.
+    """The position of one copy of each distinct row, and how much it counts.
 
-    They are in an order of their own. ``counts`` (p,) are ones by default. O(np + p log p).
+    The result is not in the order of the table. ``counts`` (p,) are ones by default.
+    O(np + p log p).
     """
     counts = np.ones(len(X)) if counts is None else counts
     marks = _marks(X)
-    order = np.lexsort((counts, marks))  # by count too: sums are then the same to the last bit
+    order = np.lexsort((counts, marks))  # by count too: makes sums reproducible
     first = np.flatnonzero(np.diff(marks[order], prepend=~marks[order[:1]]))
     return order[first], np.add.reduceat(counts[order], first)
 
 
 def _marks(X: np.ndarray) -> np.ndarray:
-    """A whole number for each row, the same for rows that are equal and for no others.
+    """A hash of each row: equal rows have the same one, and different rows practically never do.
 
-    Sums of the bits of all entries, scrambled, modulo 2⁶⁴; two rows out of a million that differ
-    have the same number once in 10⁷ tables.
+    It sums the scrambled bits of all entries modulo 2⁶⁴. Among a million different rows, two share
+    a hash in about one of 10⁷ tables.
     """
     bits = np.ascontiguousarray(X + 0.0).view(np.uint64)  # -0.0 is 0.0
     rng = np.random.default_rng(0)
@@ -49,9 +52,9 @@ def _marks(X: np.ndarray) -> np.ndarray:
 
 
 def by_distance(Z: np.ndarray) -> np.ndarray:
-    """The places of rows from the nearest to the farthest, in centred and scaled coordinates.
+    """The positions of rows from the nearest to the farthest, in centred and scaled coordinates.
 
-    Rows at one distance come by where they lie along some direction.
+    Rows at the same distance are ordered by their projection on a fixed direction.
     """
     with np.errstate(divide="ignore"):
         distances = np.log(np.einsum("ij,ij->i", Z, Z))

@@ -1,9 +1,9 @@
 """Rows that have neighbours, and rows that stand alone: a first guess of which are outliers.
 
-The density at a row is about k / (p d^n), d being the distance to its k-th nearest neighbour. Among
-p rows of a Gaussian none is much less dense than the row at the distance that is exceeded once in
-p. What is beyond stands alone. Nothing is decided by that: it is where a fit that may set outliers
-aside takes its coordinates from, and where it starts.
+The density at a row is about k / (p d^n), where d is the distance to its k-th nearest neighbour. In
+p rows of a Gaussian, hardly any has a lower density than at the radius that one row in p exceeds.
+A row with a lower density stands alone. This decides nothing: it only gives a fit with
+``outliers`` its coordinates and its start.
 """
 
 from __future__ import annotations
@@ -20,28 +20,32 @@ from momentmix.data.frame import Frame
 from momentmix.data.observed import ObservedData
 from momentmix.data.sources import AtomData
 
-#: The neighbour whose distance is taken, and rows that are looked at.
+#: Which neighbour's distance is used, and how many rows of a larger table are looked at (a sample
+#: keeps the O(p²) distances cheap). Round numbers that were not tuned.
 NEIGHBOUR, MOST_ROWS = 10, 1000
-#: Features up to which a tree finds neighbours sooner than all distances do.
+#: With at most this many features, neighbours are found with a tree instead of all distances. The
+#: value was not tuned and affects only speed.
 TREE = 5
-#: Nats of density by which clusters may differ before the wider one seems to stand alone.
+#: How many nats lower than usual the log density of a cluster may be before its rows count as
+#: standing alone. A round number, not tuned; it affects only coordinates and starts of fits.
 SLACK = 2.0
-#: Times that coordinates are taken from the rows that are left.
+#: How often, at most, the coordinates are computed anew from the rows that do not stand alone. A
+#: round number: it bounds a loop that usually ends by itself.
 ROUNDS = 5
 
 
 class Crowding(NamedTuple):
-    """How lonely rows are, of large data a sample of them."""
+    """How lonely rows are; for large data, a sample of the rows."""
 
-    places: np.ndarray  # of the rows; (q,)
-    loneliness: np.ndarray  # nats by which they are less dense than the last of a Gaussian; (q,)
+    places: np.ndarray  # positions of the rows; (q,)
+    loneliness: np.ndarray  # nats by which their density is below a Gaussian's outermost row; (q,)
 
     @classmethod
     def of(cls, X: np.ndarray, counts: np.ndarray | None = None) -> Crowding:
-        """That of rows X (p, n) without gaps; ``counts`` (p,) are how often each counts.
+        """Compute it for rows X (p, n) without gaps; ``counts`` (p,) are how often each counts.
 
-        Distances are taken where the rows that are left are centred and white, so that units do
-        not matter.
+        Distances are measured in coordinates in which the rows that do not stand alone are centred
+        and white, so units do not matter.
         """
         counts = np.ones(len(X)) if counts is None else counts
         places = np.arange(len(X))
@@ -66,12 +70,12 @@ class Crowding(NamedTuple):
     def _crowded(self) -> np.ndarray:
         return self.loneliness <= max(0.0, float(np.median(self.loneliness)))
 
-    def crowded(self) -> np.ndarray:
-        """The places of rows that do not stand alone, at least half of them."""
+    def in_a_crowd(self) -> np.ndarray:
+        """The positions of the rows that do not stand alone; at least half of all rows."""
         return np.sort(self.places[self._crowded])
 
     def densest(self, share: float) -> np.ndarray:
-        """The places of a share of the rows, those with the nearest neighbours."""
+        """The positions of the given share of rows that have the nearest neighbours."""
         order = np.lexsort((self.places, self.loneliness))
         return np.sort(self.places[order[: max(int(np.ceil(share * len(order))), 1)]])
 
@@ -97,20 +101,20 @@ def _spreads(X: np.ndarray) -> np.ndarray:
     return np.where(high > low, high - low, 1.0)
 
 
-def sheltered_frame(data: AtomData | ObservedData, kind: Kind) -> tuple[Frame, Crowding]:
-    """Coordinates in which rows with neighbours are centred and scaled, whatever the others are.
+def frame_without_outliers(data: AtomData | ObservedData, kind: Kind) -> tuple[Frame, Crowding]:
+    """Coordinates that centre and scale the rows with neighbours, wherever the other rows lie.
 
-    With them which rows these are.
+    The second result says which rows these are.
     """
     if isinstance(data, AtomData):
         weights = data.weights
         crowding = Crowding.of(data.X, None if weights is None else weights * data.count)
-        kept = crowding.crowded()
+        kept = crowding.in_a_crowd()
         shares = None if weights is None else weights[kept] / weights[kept].sum()
         return AtomData.of_rows(data.X[kept], shares).frame(kind), crowding
     filled = data.within(data.frame(kind)).X
     crowding = Crowding.of(filled, data.shares * data.count)
-    kept = crowding.crowded()
+    kept = crowding.in_a_crowd()
     shares = data.shares[kept]
     part = ObservedData(data.table.take(kept), shares / shares.sum(), data.count * shares.sum())
     return part.frame(kind), crowding

@@ -1,4 +1,4 @@
-"""Whether a few rows make up the fourth moments of all, so that a moment fit is one to them."""
+"""Whether a few rows dominate the fourth moments, so that a moment fit would follow them alone."""
 
 from __future__ import annotations
 
@@ -10,25 +10,26 @@ from momentmix.covariance import Diagonal
 from momentmix.data.frame import Frame
 from momentmix.support.warnings import OutlierWarning, warn_user
 
-#: Shares of the rows, and of the sum of ‖z‖⁴ that they have to make up to decide it. Of a single
-#: Gaussian the farthest 1 % make up a quarter at most, and the farthest 5 % make up 60 %. One row
-#: in ten from a component five times as wide as the others stays below too.
+#: Pairs of a share of the rows and the share of Σ ‖z‖⁴ that they must exceed to count as dominant.
+#: In a single Gaussian, the farthest 1 % of the rows contribute at most a quarter of the sum and
+#: the farthest 5 % at most 60 %. A mixture in which one row in ten comes from a component five
+#: times as wide as the others stays below the limits too. Their exact values were not tuned.
 DECIDING = ((0.01, 0.95), (0.05, 0.998))
 
 
 class Dominance(NamedTuple):
-    """Rows that decide fourth moments."""
+    """How many rows dominate the fourth moments, and by how much."""
 
-    rows: int  # how many they are
-    share: float  # of the sum of ‖z‖⁴
+    rows: int
+    share: float  # their share of the sum of ‖z‖⁴
 
 
 def dominance(X: np.ndarray, weights: np.ndarray | None) -> Dominance | None:
     """The few rows, if any, that make up nearly all of the sum of ‖z‖⁴.
 
-    X (p, n); ``weights`` (p,) are those of the rows, equal by default. z is centred and has the
-    unit of each feature: in white coordinates a few rows in many features would not stand out.
-    O(np + p log p).
+    X (p, n); ``weights`` (p,) are those of the rows, equal by default. z is x centred, with each
+    feature scaled by its own standard deviation: in white coordinates, a few rows in many features
+    would not stand out. O(np + p log p).
     """
     Z = Frame.of_samples(Diagonal, X, weights).apply(X)
     squares = np.einsum("ij,ij->i", Z, Z)
@@ -43,12 +44,12 @@ def dominance(X: np.ndarray, weights: np.ndarray | None) -> Dominance | None:
 
 
 def warn_of_dominance(X: np.ndarray, weights: np.ndarray | None) -> None:
-    """Warn where a moment fit would be one to a few rows."""
+    """Warn if a moment fit would follow a few rows alone."""
     found = dominance(X, weights)
     if found is not None:
         are = "row, the farthest, makes" if found.rows == 1 else "rows, the farthest, make"
         warn_user(
-            f"{found.rows} of {len(X)} {are} up {100 * found.share:.1f} % of the fourth moments, "
-            "which a fit of moments follows: look at these rows, or fit with outliers='auto'",
+            f"{found.rows} of {len(X)} {are} up {100 * found.share:.1f} % of the fourth moments "
+            "and would dominate a fit of moments: look at these rows, or fit with outliers='auto'",
             OutlierWarning,
         )

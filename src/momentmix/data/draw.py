@@ -1,10 +1,10 @@
-"""A sample of rows that lie elsewhere, drawn where they are and put together like any other sum.
+"""Sample rows that lie elsewhere: each block draws its own, and the draws add up like sums.
 
-Every row gets a random number, exponential with the row's weight for its rate, and the rows of the
-lowest numbers are drawn. So draws from parts of the rows make a draw from all of them, in whatever
-sequence they are put together. A row of weight w is drawn with the chance π = 1 - exp(-w t), t
-being the lowest number that was left out, and counts for w/π rows: sums over the draw are then
-right on average (Cohen and Kaplan, 2007). Where all rows are drawn, each counts for w.
+Every row gets an exponential random number whose rate is the row's weight, and the rows with the
+lowest numbers are drawn. So draws from parts of the rows combine to a draw from all of them, in any
+order. If t is the lowest number that was left out, a row of weight w was drawn with probability
+π = 1 - exp(-w t), and it counts for w/π rows, which makes sums over the draw unbiased (Cohen and
+Kaplan, 2007). If all rows are drawn, each counts for w.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ from momentmix.covariance import Covariance, Diagonal, Full
 from momentmix.observed import ObservedRows, noise_of_rows
 from momentmix.support.array import ArrayLike, foreign, index_array, namespace, to_numpy
 
-#: Numbers in the rows of a draw, and rows at least and at most.
+#: The size of a draw: this many numbers in all (8 MB), but at least and at most so many rows. Round
+#: numbers that were not tuned; the search works on these rows, so more make it slower and surer.
 DRAWN_NUMBERS, LEAST_ROWS, MOST_ROWS = 1_000_000, 2000, 100_000
-#: Times its share of all rows that a block gives at most, and so many more; and times as many rows
-#: as are asked for that may wait to be sorted out.
+#: A block gives at most GENEROUS times its share of the draw, and FEW_ROWS more. Chance practically
+#: never asks for more, since the number of rows drawn from a block varies like a Poisson number.
+#: WAITING times the rows asked for may pile up before they are cut down, which affects only cost.
 GENEROUS, FEW_ROWS, WAITING = 2, 20, 2
 
 
@@ -32,13 +34,13 @@ def draw_size(n: int) -> int:
 
 @dataclass(frozen=True)
 class Draw:
-    """Rows drawn from some blocks: all whose numbers are below ``limit``.
+    """Rows drawn from some blocks: all whose random numbers are below ``limit``.
 
-    They are about ``most``; ``lowest`` leaves no more of them.
+    There may be somewhat more than ``most`` of them; ``lowest`` cuts them down.
     """
 
     most: int
-    limit: float  # ∞ where all rows are here
+    limit: float  # ∞ if all rows were drawn
     numbers: np.ndarray  # (k,)
     rows: ObservedRows
     weights: np.ndarray  # (k,), as given
@@ -47,37 +49,37 @@ class Draw:
         limit = min(self.limit, other.limit)
         both = [one.below(limit) for one in (self, other)]
         rows = ObservedRows(
-            np.concatenate([one.rows.X for one in both]), _joined(*(one.rows for one in both))
+            np.concatenate([one.rows.X for one in both]), _join(*(one.rows for one in both))
         )
         numbers, weights = (
             np.concatenate([getattr(one, name) for one in both]) for name in ("numbers", "weights")
         )
         found = Draw(self.most, limit, numbers, rows, weights)
-        # Some more may wait, so that not every sum has to look for the lowest.
+        # A surplus may pile up, so that not every addition has to partition the numbers.
         return found if len(numbers) <= WAITING * self.most else found.lowest(self.most)
 
     def below(self, limit: float) -> Draw:
-        """The rows whose numbers are below a limit."""
+        """The rows whose random numbers are below a limit."""
         if limit >= self.limit:
             return self
         kept = np.flatnonzero(self.numbers < limit)
         return Draw(self.most, limit, self.numbers[kept], self.rows.take(kept), self.weights[kept])
 
     def lowest(self, count: int) -> Draw:
-        """The rows of the lowest numbers, so many at most."""
+        """At most ``count`` rows, those with the lowest random numbers."""
         if len(self.numbers) <= count:
             return self
         limit = float(np.partition(self.numbers, count)[count])
         return self.below(limit)
 
     def __reduce__(self) -> tuple[type[Draw], tuple[object, ...]]:
-        found = self.lowest(self.most)  # no more of them than were asked for travel
+        found = self.lowest(self.most)  # send no more rows than were asked for
         parts = found.most, found.limit, found.numbers, found.rows, found.weights
         return Draw, parts
 
     @property
     def whole(self) -> bool:
-        """Whether all rows are here."""
+        """Whether all rows were drawn."""
         return bool(np.isinf(self.limit))
 
     @property
@@ -88,8 +90,8 @@ class Draw:
         return np.asarray(self.weights / -np.expm1(-self.weights * self.limit))
 
 
-def _joined(a: ObservedRows, b: ObservedRows) -> Covariance | None:
-    """The noise of some rows and of some more: common to all if it is, else one for each."""
+def _join(a: ObservedRows, b: ObservedRows) -> Covariance | None:
+    """The noise of two sets of rows: one covariance if they share it, else one for each row."""
     known = [rows.noise for rows in (a, b) if rows.noise is not None]
     if len(a) == 0 or len(b) == 0 or not known:
         return b.noise if len(a) == 0 else a.noise
@@ -105,22 +107,22 @@ def _joined(a: ObservedRows, b: ObservedRows) -> Covariance | None:
     return (Diagonal if diagonal else Full)(np.concatenate(parts), a.n)
 
 
-def drawn(
+def draw_from(
     X: np.ndarray,
     weights: np.ndarray | None,
     most: int,
     block: Block,
     noise_covariance: ArrayLike | None = None,
 ) -> Draw:
-    """The draw from one block (p, n), of so many rows at most.
+    """Draw rows from one block (p, n), at most ``most`` of them.
 
-    Rows without weight and rows without any value are left out. The random numbers follow from the
-    number of the block alone, so that a block that is read again gives the same rows.
+    Rows without weight and rows without any value are left out. The number of the block is the
+    seed, so reading a block again gives the same rows.
     """
     p, rng = X.shape[0], np.random.default_rng([block.number, 0])
-    # Of many blocks each gives little more than its share, so that little travels.
+    # Each of many blocks gives little more than its share, so that little data is sent.
     share = most if block.of is None else min(most, GENEROUS * most // block.of + FEW_ROWS)
-    limit, kept = np.inf, None  # where all rows may be drawn
+    limit, kept = np.inf, None  # as if all rows were drawn
     if weights is None and p > share:
         numbers, kept, limit = _lowest_of(p, share, rng)
         w = np.ones(share)
@@ -132,7 +134,7 @@ def drawn(
             kept = np.flatnonzero(numbers < limit)
             numbers, w = numbers[kept], w[kept]
     noise = noise_of_rows(noise_covariance, X) if p else None
-    if foreign(X):  # only rows that are drawn come here from a device
+    if foreign(X):  # copy only the drawn rows from the device
         chosen = X if kept is None else namespace(X).take(X, index_array(kept, X), axis=0)
         rows = ObservedRows(to_numpy(chosen).astype(np.float64), noise)
     else:
@@ -148,9 +150,9 @@ def drawn(
 def _lowest_of(
     p: int, count: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """The lowest of p exponential random numbers of rate 1, whose they are, and the next.
+    """The lowest of p exponential random numbers of rate 1, their rows, and the next number.
 
-    The k-th is 1/(p - k + 1) times such a number above the one before it (Rényi). O(count).
+    The k-th exceeds the one before it by such a number divided by p - k + 1 (Rényi). O(count).
     """
     above = rng.exponential(1.0, (count + 1,)) / (p - np.arange(count + 1))
     numbers = np.cumsum(above)

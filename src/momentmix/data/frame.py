@@ -19,7 +19,8 @@ from momentmix.moments.atoms import Atoms
 from momentmix.support.array import Array, as_like, namespace
 from momentmix.support.parallel import parallel_map, worker_count
 
-#: Numbers of a block of rows that stays in the caches.
+#: Entries in a block of rows (1 MiB), few enough to stay in cache. A round number that was not
+#: tuned; it affects only speed.
 BLOCK = 1 << 17
 
 
@@ -40,9 +41,9 @@ def spread_of_rows(
 
 
 class Frame:
-    """x = centre + z scale (z @ scale where it is a matrix); ``log_volume`` is log |det scale|.
+    """x = centre + z scale (z @ scale if it is a matrix); ``log_volume`` is log |det scale|.
 
-    The variances (n,) are enough of the covariance for types that are diagonal.
+    Types that are diagonal need only the variances (n,) of the covariance.
     """
 
     def __init__(self, kind: Kind, centre: np.ndarray, covariance: np.ndarray) -> None:
@@ -52,14 +53,14 @@ class Frame:
         n = len(centre)
         variances = covariance if covariance.ndim == 1 else np.diag(covariance)
         deviations = np.sqrt(np.maximum(variances, 0))
-        # Rounding alone makes a constant feature vary by about this much, each by its own size.
+        # Rounding alone can make a constant feature vary by about this multiple of its size.
         deviations = np.where(deviations > 16 * np.finfo(float).eps * np.abs(centre), deviations, 0)
         if not np.any(deviations):
             self.scale: Any = 1.0 if kind.one_unit else np.ones(n)
         elif kind.one_unit:
             self.scale = float(np.sqrt(np.mean(deviations**2)))
         else:
-            # A constant feature has no unit of its own: it gets the middle one of the others.
+            # A constant feature has no unit of its own, so it gets the median of the others.
             middle = np.median(deviations[deviations > 0])
             self.scale = np.where(deviations > 0, deviations, middle)
         self.units = np.broadcast_to(self.scale, n)  # of the features, one by one
@@ -72,7 +73,7 @@ class Frame:
         values, vectors = np.linalg.eigh(covariance / np.outer(deviations, deviations))
         # Directions in which the data do not vary are left as they are.
         roots = np.sqrt(np.where(values > 1e-10 * max(values[-1], 1e-300), values, 1.0))
-        # The symmetric square root is the one that does not depend on signs of eigenvectors.
+        # The symmetric square root does not depend on the signs of the eigenvectors.
         self.to_features = (vectors * roots) @ vectors.T
         self.scale = self.to_features * deviations
         self.inverse = ((vectors / roots) @ vectors.T) / deviations[:, None]
@@ -80,7 +81,7 @@ class Frame:
 
     @classmethod
     def about_the_origin(cls, kind: Kind, frame: Frame) -> Frame:
-        """The given origin kept and one unit for all features: what the paper's ω refers to."""
+        """Keep the origin and use one unit for all features, as the paper's ω assumes."""
         n = len(frame.centre)
         scale = float(np.exp(frame.log_volume / n))
         covariance = np.diag(np.full(n, scale**2))
@@ -111,9 +112,9 @@ class Frame:
         return factor
 
     def bound(self, least: float, variances: np.ndarray) -> Bound:
-        """A lower bound of covariances: ``least`` in these units, and variances of the features.
+        """A lower bound of covariances, from ``least`` in these units and variances of features.
 
-        A number, variances (n,) or a matrix, as ``Covariance.raised`` takes it.
+        It is a number, variances (n,) or a matrix, as ``Covariance.raise_to`` takes it.
         """
         if not np.any(variances):
             return least
@@ -137,16 +138,16 @@ class Frame:
     def apply(self, X: np.ndarray) -> np.ndarray:
         """Points in these coordinates; (p, n)."""
         if X.size <= LARGE_DATA:
-            return self._applied(X)
+            return self._apply(X)
         result, step = np.empty(X.shape), max(1, BLOCK // X.shape[1])
 
         def block(start: int) -> None:
-            result[start : start + step] = self._applied(X[start : start + step])
+            result[start : start + step] = self._apply(X[start : start + step])
 
         parallel_map(block, range(0, len(X), step), worker_count(np))
         return result
 
-    def _applied(self, X: np.ndarray) -> np.ndarray:
+    def _apply(self, X: np.ndarray) -> np.ndarray:
         if self.kind.diagonal:
             return (X - self.centre) * self.inverse
         return (X - self.centre) @ self.inverse
@@ -161,7 +162,7 @@ class Frame:
         return Atoms(atoms.weights, means, self.apply_covariance(atoms.covariance), np)
 
     def apply_covariance(self, covariance: Covariance) -> Covariance:
-        """Covariances of atoms in these coordinates; they turn full where they must."""
+        """Covariances of atoms in these coordinates; they become full if they have to."""
         n = len(self.centre)
         if covariance.zero:
             return covariance
@@ -173,15 +174,17 @@ class Frame:
             factor = np.broadcast_to(self.inverse, n)
             matrices = matrices * np.outer(factor, factor)
         else:
-            matrices = Full.mapped(matrices, self.inverse.T)
+            matrices = Full.transform(matrices, self.inverse.T)
         return Full(matrices, n)
 
     def forward(self, parameters: Parameters) -> Parameters:
         A = self.inverse if self.kind.diagonal else self.inverse.T
-        covariances = self.kind.mapped(np.asarray(parameters.covariances), A)
+        covariances = self.kind.transform(np.asarray(parameters.covariances), A)
         return Parameters(parameters.weights, self.apply(parameters.means), covariances)
 
     def back(self, parameters: Parameters) -> Parameters:
         """Parameters in the original coordinates."""
         weights, means, covariances = parameters
-        return Parameters(weights, self.restore(means), self.kind.mapped(covariances, self.factor))
+        return Parameters(
+            weights, self.restore(means), self.kind.transform(covariances, self.factor)
+        )

@@ -1,8 +1,8 @@
-"""Moments of rows with gaps: each is an average over other rows, and all may make no sense.
+"""Moments of rows with gaps: each averages over different rows, so together they may make no sense.
 
 With gaps in different rows, the moments of pairs can contradict each other: a correlates with b, b
 with c, and a with the opposite of c, each in rows of its own. No distribution has such moments, and
-a mixture fitted to them says nothing.
+a mixture fitted to them means nothing.
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ from momentmix.tensors.dense import packed_indices
 from momentmix.tensors.moment_matrix import least_eigenvalue, moment_matrix
 from momentmix.tensors.packed import total_size
 
-#: Monomials up to which their matrix is looked at; where there are more, those of a lower degree.
+#: The largest moment matrix whose eigenvalues are computed; with more monomials, the check uses a
+#: lower degree. A round number that was not tuned: it bounds the cost, O(K³).
 MOST_MONOMIALS = 1000
-#: Of the trace of that matrix; what is less may be rounding.
+#: A negative eigenvalue below this share of the trace counts as rounding. A round number between
+#: float64's 1e-16 and eigenvalues that would matter; it was not tuned.
 ROUNDING = 1e-9
 
 
@@ -32,9 +34,9 @@ def tensors_with_gaps(
     weights: ArrayLike | DaskWeights | None = None,
     noise_covariance: ArrayLike | None = None,
 ) -> MomentTensors:
-    """The moments of rows, pairwise if there are gaps, which shows on the way.
+    """The moments of rows, pairwise if there turn out to be gaps.
 
-    Rows in blocks need one pass, and blocks without gaps cost no more than they would alone.
+    Rows in blocks need one pass, and blocks without gaps cost no more than usual.
     """
     if is_dask(X):
         X = DaskRows(X, weights, noise_covariance)
@@ -62,18 +64,18 @@ def _of_block(
 
 
 def check_gaps(moments: MomentTensors) -> None:
-    """Refuse moments that no distribution has, which only those of rows with gaps can be.
+    """Refuse moments that no distribution has; only rows with gaps can have such moments.
 
     E[φφᵀ] must be positive semidefinite for the monomials φ up to half the order, in centred and
-    scaled coordinates, or for as many of them as are affordable: the first degree, which is the
-    covariance, at least.
+    scaled coordinates. If these are too many, the check takes a lower degree, at least the first,
+    which is the covariance.
     """
     if moments.missing == "error" or np.all(moments.presence >= 1):
         return
     n, degree = moments.n_features, moments.order // 2
     while degree > 1 and total_size(n, degree) > MOST_MONOMIALS:
         degree -= 1
-    matrix = moment_matrix(_scaled(moments, 2 * degree), n, degree)
+    matrix = moment_matrix(_scale(moments, 2 * degree), n, degree)
     lowest = least_eigenvalue(matrix)
     if lowest >= -ROUNDING * len(matrix):
         return
@@ -84,12 +86,12 @@ def check_gaps(moments: MomentTensors) -> None:
         f"them: the matrix of scaled moments up to order {2 * degree} has the eigenvalue "
         f"{lowest:.3g}, where none may be negative. There are too many gaps, or they are too "
         f"uneven. Leave out the rows with gaps, or {name}, which has a value in "
-        f"{100 * moments.presence[at]:.3g} % of the rows; or fit rows in memory with polish='em', "
-        "which needs no moments"
+        f"{100 * moments.presence[at]:.3g} % of the rows; or fit rows in memory with "
+        "GaussianMixture, which needs no moments"
     )
 
 
-def _scaled(moments: MomentTensors, order: int) -> np.ndarray:
+def _scale(moments: MomentTensors, order: int) -> np.ndarray:
     """Packed moments up to an order about the mean, with features of variance 1."""
     n, centre = moments.n_features, moments.mean
     packed = moments.about(centre)[: total_size(n, order)]

@@ -16,20 +16,20 @@ from momentmix.observed.single import one_gaussian
 
 
 class CompletedRows(NamedTuple):
-    """Rows as they were observed, and complete rows that stand in for them where places matter."""
+    """Rows as observed, and complete rows that stand in for them where positions are needed."""
 
     observed: ObservedRows  # in the units of their features
     X: np.ndarray  # (p, n), in the coordinates of a fit: gaps are filled and noise is shrunk
     shifts: np.ndarray  # (p,), from log densities in those units to log densities in a frame
-    one: Gaussians | None = None  # for all rows; None if it is yet to be found
+    one: Gaussians | None = None  # one Gaussian fitted to all rows; None before that is done
 
     def take(self, rows: np.ndarray) -> CompletedRows:
-        """Some of the rows; the one Gaussian that they have may be another one."""
+        """Some of the rows, without the single Gaussian, which may differ for them."""
         return CompletedRows(self.observed.take(rows), self.X[rows], self.shifts[rows])
 
 
 class ObservedData:
-    """Rows in memory as they were observed, with weights of sum 1, that count for so many rows."""
+    """Rows in memory as observed, with weights of sum 1; together they count for ``count`` rows."""
 
     place: Place = "memory"
     order = None
@@ -44,14 +44,14 @@ class ObservedData:
         return np.full(self.rows, 1 / self.rows) if self.weights is None else self.weights
 
     def frame(self, kind: Kind) -> Frame:
-        """Coordinates in which what lies behind the rows is centred and scaled."""
+        """Coordinates in which the rows without their noise and gaps are centred and scaled."""
         mean, covariance = one_gaussian(self.table, self.shares, self.count, kind.diagonal)
         matrix = covariance[0] if covariance.ndim == 3 else np.diag(covariance[0])
         return Frame(kind, mean[0], matrix)
 
     def within(self, frame: Frame) -> CompletedRows:
-        """The rows in the units of their features, and what stands in for them in a frame."""
-        observed = self.table.scaled(frame.centre, frame.units)
+        """The rows in the units of their features, and the complete rows for them in a frame."""
+        observed = self.table.scale(frame.centre, frame.units)
         one = one_gaussian(observed, self.shares, self.count, frame.kind.diagonal)
         X = observed.expected(one)
         if frame.to_features is not None:
@@ -74,20 +74,20 @@ class ObservedData:
         return self.count * float(self.shares @ self.table.seen.all(axis=1))
 
     def moments(self, order: int, tensors: bool) -> AtomData | TensorData:
-        """The moments of what lies behind the rows: noise is taken out.
+        """The moments of the rows without their noise.
 
-        With gaps each is an average over the rows that have it (pairwise). Else the rows stay,
-        unless ``tensors`` are asked for.
+        With gaps, each moment averages over the rows that have its values (pairwise). Without gaps
+        the result keeps the rows, unless ``tensors`` are asked for.
         """
         if not self.gaps and not tensors:
-            return self.debiased()
+            return self.debias()
         noise = self.table.noise_array()
         found = tensors_with_gaps(self.table.X, order, self.weights, noise)
-        if noise is None:  # moments of noisy rows may contradict each other by chance
+        if noise is None:  # after noise is subtracted, moments may contradict each other by chance
             check_gaps(found)
         return TensorData(found, self.count)
 
-    def debiased(self) -> AtomData:
+    def debias(self) -> AtomData:
         """Complete rows with their noise taken out of all moments."""
         noise, p = self.table.noise, self.rows
         covariance = Zero(self.n) if noise is None else noise.negative()
@@ -96,9 +96,9 @@ class ObservedData:
 
 
 def shifts_of_gaps(rows: ObservedRows, frame: Frame) -> np.ndarray:
-    """What log densities in the units of features lack to be in those of a frame; (p,).
+    """What to add to log densities in the units of features to get those in a frame; (p,).
 
-    There all features count, so that the way back to X is the same for each row.
+    In a frame all features count, so the way back to X is the same for every row.
     """
     logs = np.log(frame.units)
     return np.asarray(~rows.seen @ logs + frame.log_volume - float(np.sum(logs)))

@@ -1,4 +1,4 @@
-"""Rows in memory as data of a fit: those that count, each once."""
+"""Rows in memory as data of a fit: only rows that count, and each distinct row once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from momentmix.data.observed import ObservedData
 from momentmix.data.sources import AtomData
 from momentmix.observed import ObservedRows
 
-#: The squares of larger entries overflow, and those of differences below its inverse underflow.
+#: Larger entries, and differences below its inverse, are refused. Squares overflow in float64 from
+#: 1.3e154 on and lose digits below about 1e-154; the rest is a margin for sums over rows.
 HUGE = 1e150
 
 
@@ -23,9 +24,9 @@ def rows_to_fit(
     noise: Covariance | None = None,
     names: Sequence[str] | np.ndarray | None = None,
 ) -> AtomData | ObservedData:
-    """Checked rows as data of a fit of m components; ``names`` of features are for errors.
+    """Rows, checked, as data for a fit of m components; ``names`` of features are for errors.
 
-    Rows without weight and rows without any value are left out. The rows are distinct, unless
+    Rows without weight and rows without any value are left out. Equal rows are merged, unless
     there are very many (content.py).
     """
     table = ObservedRows(X.astype(np.float64, copy=False), noise)
@@ -70,8 +71,8 @@ def _check_columns(X: np.ndarray, names: Sequence[str] | np.ndarray | None) -> N
 
 
 def _check_size(X: np.ndarray) -> None:
-    """Refuse numbers whose squares are more, or the squares of whose differences less, than float64
-    can hold.
+    """Refuse numbers whose squares overflow float64, or whose differences have squares that
+    underflow.
     """
     lowest, highest = np.nanmin(X, axis=0), np.nanmax(X, axis=0)
     largest = max(-float(lowest.min()), float(highest.max()))

@@ -1,10 +1,9 @@
-"""What a moment fit asks of its data, wherever they are: in memory, as moments, elsewhere.
+"""What a moment fit needs from its data, whether they are in memory, elsewhere, or just moments.
 
-Each class here, and ``BlockData`` in blocks.py, answers the same few questions: where the data
-lie (``frame``), what they are in those coordinates (``within``), what their moments are
-(``moments``), and what the inner products of those with the moments of atoms are (``inner_with``,
-which reads the rows ``passes`` times).
-A fit is a function of these answers alone.
+Each class here, and ``BlockData`` in blocks.py, offers the same few methods: ``frame`` gives
+coordinates that centre and scale the data, ``within`` the data in these coordinates, ``moments``
+their moments, and ``inner_with`` the inner products of their moments with those of atoms (which
+reads the rows ``passes`` times). A fit depends on nothing else.
 """
 
 from __future__ import annotations
@@ -27,24 +26,24 @@ from momentmix.tensors.packed import linear_map, order_slice, plus_gaussian, tot
 
 
 class MomentSource(Protocol):
-    """What an implicit cost asks: inner products with the moments of atoms."""
+    """What an implicit cost needs: inner products with the moments of atoms."""
 
     n: int
 
     @property
     def passes(self) -> int:
-        """Passes over the rows that each evaluation takes; 0 where there are none to read."""
+        """How many passes over the rows each evaluation takes; 0 if there are no rows to read."""
 
     def inner_with(self, P: Atoms, weights: Sequence[float], gradient: bool) -> InnerProducts:
         """Σ_k w_k ⟨M_i, M⟩ for each atom of P, and the gradient in P."""
 
 
-#: Where rows can be read again: here, elsewhere, or not at all, since moments are all there is.
+#: Where the rows can be read again: in memory, elsewhere, or not at all if only moments are left.
 Place: TypeAlias = Literal["memory", "elsewhere", "moments"]
 
 
 class Data(MomentSource, Protocol):
-    """What a fit asks of its data."""
+    """What a fit needs from its data."""
 
     @property
     def place(self) -> Place:
@@ -52,15 +51,15 @@ class Data(MomentSource, Protocol):
 
     @property
     def order(self) -> int | None:
-        """The highest order of which the moments are known; None where all are."""
+        """The highest order of the known moments; None if all orders can be had."""
 
     @property
     def rows(self) -> int:
-        """Rows that each evaluation reads, as far as anybody knows."""
+        """How many rows each evaluation reads; a guess if the source does not know."""
 
     @property
     def count(self) -> float:
-        """How many samples the data are, whatever their weights; ∞ for those of a mixture."""
+        """How many samples the data are, whatever their weights; ∞ for a mixture."""
 
     def frame(self, kind: Kind) -> Frame:
         """Coordinates in which the data are centred and scaled."""
@@ -71,20 +70,20 @@ class Data(MomentSource, Protocol):
     def moments(self, order: int) -> np.ndarray:
         """Packed moments of orders 0..order; (N,)."""
 
-    def compressed(self, basis: np.ndarray, order: int) -> Data:
-        """What the data are along an orthonormal basis (n, r), to be asked up to an order."""
+    def compress(self, basis: np.ndarray, order: int) -> Data:
+        """The data projected on an orthonormal basis (n, r), with moments up to an order."""
 
 
 class AtomData:
     """Atoms in memory: samples, samples with noise taken out, mixtures.
 
-    ``count`` is how many samples they are; by default as many as atoms, if those are points.
+    ``count`` is the number of samples; by default that of the atoms if they are points, else ∞.
     """
 
     passes = 1
     order = None
     place: Place = "memory"
-    device: Array | None = None  # an array without rows where passes over the rows are to be made
+    device: Array | None = None  # an empty array on the device where passes are to be made
 
     def __init__(self, atoms: Atoms, count: float | None = None) -> None:
         self.atoms, self.n = atoms, int(atoms.means.shape[1])
@@ -113,11 +112,11 @@ class AtomData:
         return AtomData(frame.apply_atoms(self.atoms), self.count)
 
     def order_of_rows(self) -> np.ndarray:
-        """An order of the rows that follows from what they hold, unless there are very many."""
+        """An order of the rows that depends on their content alone, unless there are very many."""
         return np.arange(len(self.X)) if self.X.size > LARGE_DATA else by_distance(self.X)
 
     def in_order(self) -> AtomData:
-        """Rows in that order."""
+        """The rows in the order of ``order_of_rows``."""
         X = self.X
         if X.size > LARGE_DATA:
             return self
@@ -127,7 +126,7 @@ class AtomData:
 
     @property
     def weights(self) -> np.ndarray | None:
-        """Of the rows; None if all are alike."""
+        """The weights of the rows; None if all are equal."""
         return None if isinstance(self.atoms.weights, float) else to_numpy(self.atoms.weights)
 
     def moments(self, order: int) -> np.ndarray:
@@ -136,8 +135,8 @@ class AtomData:
     def inner_with(self, P: Atoms, weights: Sequence[float], gradient: bool) -> InnerProducts:
         return bilinear(P, self.atoms, weights, gradient)
 
-    def compressed(self, basis: np.ndarray, order: int) -> AtomData:
-        covariance = self.atoms.covariance.projected(basis)
+    def compress(self, basis: np.ndarray, order: int) -> AtomData:
+        covariance = self.atoms.covariance.project(basis)
         return AtomData(Atoms(self.atoms.weights, self.atoms.means @ basis, covariance, np))
 
     @property
@@ -146,14 +145,14 @@ class AtomData:
         w = self.atoms.weights
         return len(self.atoms) * w if isinstance(w, float) else float(np.sum(to_numpy(w)))
 
-    def debiased(self, noise: Covariance) -> AtomData:
+    def debias(self, noise: Covariance) -> AtomData:
         covariance = self.atoms.covariance.without(noise)
         return AtomData(Atoms(self.atoms.weights, self.atoms.means, covariance, np))
 
-    def halved(self, rng: np.random.Generator) -> AtomData:
-        """One half of the atoms minus the other: what sampling noise alone would look like.
+    def halve(self, rng: np.random.Generator) -> AtomData:
+        """One random half of the atoms minus the other half, which looks like pure sampling noise.
 
-        The difference of two halves, halved, errs as much as the whole does, about nothing.
+        Its moments have mean zero and the sampling error of the moments of all atoms.
         """
         column = np.asarray(self.atoms.column)[:, 0]
         signs = np.where(rng.permutation(len(column)) % 2 == 0, 1.0, -1.0)
@@ -161,7 +160,7 @@ class AtomData:
 
 
 class TensorData:
-    """Moments alone; the rows they come from are not needed any more."""
+    """Moments alone; the rows that they came from are no longer needed."""
 
     passes = 0
     rows = 0
@@ -179,7 +178,7 @@ class TensorData:
         return Frame(kind, self.tensors.mean, self.tensors.covariance)
 
     def within(self, frame: Frame) -> TensorData:
-        return self._with(_scaled(self.tensors.about(frame.centre), self.n, self.order, frame))
+        return self._with(_scale(self.tensors.about(frame.centre), self.n, self.order, frame))
 
     def _with(self, packed: np.ndarray) -> TensorData:
         """Other moments of the same samples, about the origin."""
@@ -193,18 +192,18 @@ class TensorData:
     def inner_with(self, P: Atoms, weights: Sequence[float], gradient: bool) -> InnerProducts:
         return self.tensors.inner_with(P, weights, gradient)
 
-    def debiased(self, noise: Covariance) -> TensorData:
+    def debias(self, noise: Covariance) -> TensorData:
         out = -to_numpy(noise.matrices())[0]
         return self._with(plus_gaussian(self.moments(self.order), self.n, covariance=out))
 
-    def compressed(self, basis: np.ndarray, order: int) -> TensorData:
+    def compress(self, basis: np.ndarray, order: int) -> TensorData:
         packed, r = linear_map(self.moments(order), basis.T), basis.shape[1]
         tensors = MomentTensors.from_sums(self.tensors.count, np.zeros(r), packed, order)
         return TensorData(tensors, self.count)
 
 
 class Rescaled:
-    """Data in another unit, of which no copy is made: points are rescaled before each question."""
+    """Data in another unit, without a copy: each evaluation rescales the atoms instead."""
 
     def __init__(self, data: MomentSource, unit: float) -> None:
         self.data, self.unit, self.n, self.passes = data, unit, data.n, data.passes
@@ -218,7 +217,7 @@ class Rescaled:
 
 
 class Deflated:
-    """Data with the moments of some atoms taken out."""
+    """Data from whose moments those of some atoms are subtracted."""
 
     def __init__(self, data: MomentSource, atoms: Atoms) -> None:
         self.data, self.atoms, self.n, self.passes = data, atoms, data.n, data.passes
@@ -253,7 +252,7 @@ def data_of(P: object) -> AtomData | TensorData:
 
 
 def mean_and_covariance(data: Data) -> tuple[np.ndarray, np.ndarray]:
-    """Of the data, from their first two moments; (n,) and (n, n)."""
+    """The mean (n,) and covariance (n, n) of the data, from their first two moments."""
     moments, n = data.moments(2), data.n
     mean = moments[1 : n + 1]
     return mean, to_numpy(unpack(moments[order_slice(n, 2)], n, 2)) - np.outer(mean, mean)
@@ -267,15 +266,15 @@ def mean_and_spread(data: Data, diagonal: bool) -> tuple[np.ndarray, np.ndarray]
 
 
 def as_tensors(data: Data, order: int) -> TensorData:
-    """The moments of data up to an order, from one pass, in place of the data."""
+    """The data reduced to their moments up to an order, in one pass."""
     if isinstance(data, TensorData):
         return data
     packed = data.moments(order)
     return TensorData(MomentTensors.from_sums(1, np.zeros(data.n), packed, order))
 
 
-def _scaled(packed: np.ndarray, n: int, order: int, frame: Frame) -> np.ndarray:
-    """Moments about the frame's centre in its units."""
+def _scale(packed: np.ndarray, n: int, order: int, frame: Frame) -> np.ndarray:
+    """Convert moments about the frame's centre to its units."""
     if not frame.kind.diagonal:
         return linear_map(packed, frame.inverse.T)
     factors = np.broadcast_to(frame.inverse, n)

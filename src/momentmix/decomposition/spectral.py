@@ -1,14 +1,14 @@
 """Spectral decomposition of a symmetric tensor: flattening, subspace power iteration, deflation.
 
 A tensor T = Σ_j λ_j a_j^{⊗d} written as a matrix, half of its indices for the rows and the rest for
-the columns, is Σ_j λ_j u(a_j) w(a_j)ᵀ with u(a) = a^{⊗⌈d/2⌉} and w(a) = a^{⊗⌊d/2⌋}: its rank is the
-number of terms, and its columns span the u(a_j). The unit vectors whose power u(x) lies in that
-span are the a_j (for generic ones, up to a limit on their number), and they are the maxima of the
-length of u(x) projected onto it. Each one found is taken out so that the rank falls by one. This
-is the subspace power method of Kileel and Pereira (arXiv 1912.04007).
+the columns, is Σ_j λ_j u(a_j) w(a_j)ᵀ with u(a) = a^{⊗⌈d/2⌉} and w(a) = a^{⊗⌊d/2⌋}. Its rank is the
+number of terms, and its columns span the u(a_j). The unit vectors x whose power u(x) lies in that
+span are the a_j (for generic a_j, up to a limit on their number), and they maximise the length of
+u(x) projected onto it. Each one that is found is removed, which lowers the rank by one. This is
+the subspace power method of Kileel and Pereira (arXiv 1912.04007).
 
-Matrices are in packed coordinates: entries times the root of their multiplicity, so that lengths
-and angles are those of the full tensors. Everything here is for few dimensions n.
+Matrices are in packed coordinates: entries are multiplied by the root of their multiplicity, so
+that lengths and angles are those of the full tensors. Everything here is for few dimensions n.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ import numpy as np
 
 from momentmix.support.array import read_only
 from momentmix.tensors.dense import packed_indices, packed_multiplicities, packed_size
-from momentmix.tensors.packed import extended, product_places
+from momentmix.tensors.packed import extension_table, product_places
 
-#: Power iterations side by side for each component, and the most steps of each.
+#: The power iterations that run side by side for each component, and the most steps of each. These
+#: are round numbers that were not tuned; fewer starts may miss the longest projection.
 STARTS, STEPS = 12, 300
 
 
@@ -39,9 +40,9 @@ def flattening(T: np.ndarray, n: int, d: int) -> np.ndarray:
 def highest_rank(n: int, d: int) -> int:
     """The most terms that the decomposition can tell apart.
 
-    The matrix must not have fewer columns than terms, and no powers u(x) but those of the terms
-    may lie in the span of its columns. For that the span must leave room for n dimensions (the
-    trisecant lemma), or for one where n = 2 and the powers are a curve.
+    The matrix needs at least as many columns as there are terms, and the span of its columns must
+    contain no powers u(x) except those of the terms. So the span must leave out n dimensions (the
+    trisecant lemma), or one if n = 2, where the powers form a curve.
     """
     left, right = halves(d)
     room = 1 if n == 2 else n
@@ -49,7 +50,7 @@ def highest_rank(n: int, d: int) -> int:
 
 
 def power(X: np.ndarray, k: int) -> np.ndarray:
-    """x^{⊗k} of rows x of X, packed, with the length ‖x‖^k; (…, N_k)."""
+    """x^{⊗k} for rows x of X, packed so that its length is ‖x‖^k; (…, N_k)."""
     n = X.shape[-1]
     return np.prod(X[..., packed_indices(n, k)], axis=-1) * _roots(n, k)
 
@@ -57,8 +58,8 @@ def power(X: np.ndarray, k: int) -> np.ndarray:
 def decompose(T: np.ndarray, n: int, d: int, rank: int, rng: np.random.Generator) -> np.ndarray:
     """Unit vectors (rank, n) of a symmetric decomposition of a packed tensor (N_d,) of order ≥ 3.
 
-    Exact where T has that rank, at most ``highest_rank``; a start for least squares where it has
-    it nearly.
+    It is exact if T has that rank and the rank is at most ``highest_rank``. If T is close to such a
+    tensor, it is a start for least squares.
     """
     A = flattening(T, n, d)
     left, right = halves(d)
@@ -79,14 +80,14 @@ def decompose(T: np.ndarray, n: int, d: int, rank: int, rng: np.random.Generator
 def _longest_projection(U: np.ndarray, n: int, k: int, rng: np.random.Generator) -> np.ndarray:
     """The unit vector x whose power x^{⊗k} is longest in the span of orthonormal columns U.
 
-    Power iteration x ← x + ∇F/2k of F(x) = ‖Uᵀ x^{⊗k}‖², normalised, from several starts; the
-    share of x itself makes F rise at every step.
+    Power iteration x ← x + ∇F/2k of F(x) = ‖Uᵀ x^{⊗k}‖², normalised, from several starts. The term
+    x itself makes F rise at every step.
     """
     shift = np.sqrt((k - 1) / k)
     x = _unit(rng.normal(size=(STARTS, n)))
     for _ in range(STEPS):
         coordinates = power(x, k) @ U
-        new = _unit(_contracted(coordinates @ U.T, x, k) + shift * x)
+        new = _unit(_contract(coordinates @ U.T, x, k) + shift * x)
         moved = np.max(np.abs(new - x))
         x = new
         if moved < 1e-12:
@@ -95,10 +96,10 @@ def _longest_projection(U: np.ndarray, n: int, k: int, rng: np.random.Generator)
     return x[np.argmax(lengths)]
 
 
-def _contracted(S: np.ndarray, X: np.ndarray, k: int) -> np.ndarray:
+def _contract(S: np.ndarray, X: np.ndarray, k: int) -> np.ndarray:
     """Symmetric tensors S (…, N_k) in the coordinates of ``power``, times k-1 vectors x; (…, n)."""
     n = X.shape[-1]
-    entries = (S / _roots(n, k))[..., extended(n, k - 1)]
+    entries = (S / _roots(n, k))[..., extension_table(n, k - 1)]
     lower = power(X, k - 1) * _roots(n, k - 1)
     return (lower[..., None, :] @ entries)[..., 0, :]
 

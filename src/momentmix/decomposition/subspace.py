@@ -1,7 +1,7 @@
-"""Few dimensions that hold the moments of data in many, and how many terms the moments have there.
+"""A subspace of few dimensions that holds the moments of data, and the number of terms there.
 
-The range of a moment tensor is that of its terms, so a decomposition can be found in as many
-dimensions as it has terms; what the data are there is small.
+The terms of a moment tensor span its range, so a decomposition can be found in as many dimensions
+as it has terms, where tensors are small.
 """
 
 from __future__ import annotations
@@ -18,19 +18,23 @@ from momentmix.moments.orders import is_single
 from momentmix.tensors.dense import packed_size
 from momentmix.tensors.packed import order_slice
 
-#: Directions beyond those wanted, which a random sketch needs to hold them well.
+#: The directions of a random sketch beyond those wanted, which make it accurate. Between 5 and 10
+#: are customary (Halko, Martinsson and Tropp, 2011).
 MORE = 8
-#: Rounds of subspace iteration, each of which reads the data once.
+#: The rounds of subspace iteration, each of which reads the data once. This is a round number that
+#: was not tuned; more rounds cost passes and find the subspace better.
 ROUNDS = 5
-#: Entries of a flattened tensor up to which its singular values are taken as they are.
+#: A flattened tensor of at most this many entries (32 MiB) is decomposed in all dimensions. This is
+#: a round number that was not tuned; larger ones take more time and memory.
 FLATTENED = 1 << 22
-#: Samples below which they may be the terms themselves, ways to halve the others, and how far a
-#: term must stand out.
+#: How the rank is estimated. With fewer than FEW samples, each may be a term itself. Others are
+#: halved in SPLITS ways, and a term must exceed the noise of all by MARGIN. These are round numbers
+#: that were not tuned; a smaller MARGIN counts more terms.
 FEW, SPLITS, MARGIN = 50, 3, 1.5
 
 
 def slopes(data: Data, points: np.ndarray, weights: Sequence[float]) -> np.ndarray:
-    """Σ_k w_k k T_k(·, x, …, x), a combination of the data, for each row x of points; (q, n)."""
+    """Σ_k w_k k T_k(·, x, …, x) for each row x of points; (q, n)."""
     form = data.inner_with(Atoms(1.0, points, Zero(data.n), np), weights, gradient=True)
     return np.asarray(form.means)
 
@@ -38,10 +42,10 @@ def slopes(data: Data, points: np.ndarray, weights: Sequence[float]) -> np.ndarr
 def leading_subspace(
     data: Data, weights: Sequence[float], r: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """An orthonormal basis (n, r) of where the weighted moments are largest, nearly.
+    """An orthonormal basis (n, r) of nearly the subspace in which the weighted moments are largest.
 
-    Subspace iteration: the moments are contracted with random vectors of the last subspace, at
-    first the second moment with any. Each round reads the data once, O(p n r).
+    It is found by subspace iteration: the moments are contracted with random vectors of the last
+    subspace. The first two rounds use the second moment. Each round reads the data once, O(p n r).
     """
     q = min(data.n, r + MORE)
     basis = rng.normal(size=(data.n, q))
@@ -50,34 +54,34 @@ def leading_subspace(
             sketch = slopes(data, basis.T, [0.0, 0.0, 1.0])
         else:
             sketch = slopes(data, rng.normal(size=(3 * q, q)) @ basis.T, weights)
-        # Rows differ in length by the power of chance; as directions they count alike.
+        # The lengths of rows differ by chance, so only their directions count.
         sketch /= np.maximum(np.linalg.norm(sketch, axis=1, keepdims=True), 1e-300)
         basis = np.linalg.svd(sketch, full_matrices=False)[2][:q].T
     return basis[:, :r]
 
 
-def augmented(moments: np.ndarray, n: int, weights: Sequence[float]) -> np.ndarray:
-    """What to decompose, of moments of orders 0..d: order d alone, or all of them.
+def augment(moments: np.ndarray, n: int, weights: Sequence[float]) -> np.ndarray:
+    """The tensor to decompose, from moments of orders 0..d: order d alone, or all of them.
 
     Together they are the entries of one tensor of order d in n + 1 dimensions, that of (1, x).
     """
     return moments[order_slice(n, len(weights) - 1)] if is_single(weights) else moments
 
 
-def estimated_rank(data: Data, weights: Sequence[float], rng: np.random.Generator) -> int:
-    """How many terms the moments have that stand out from sampling noise.
+def estimate_rank(data: Data, weights: Sequence[float], rng: np.random.Generator) -> int:
+    """The number of terms of the moments that stand out from sampling noise.
 
-    The singular values of the flattened tensor are compared with those of noise alone, which the
-    difference of two halves of the samples shows, outside the terms already counted. Where there
-    are no samples, or so few that they are the terms themselves, the widest gap between singular
-    values tells.
+    The singular values of the flattened tensor are compared with those of noise, which is the
+    difference of two halves of the samples outside the terms already counted. Without samples, or
+    with so few that they may be the terms themselves, the widest gap between singular values
+    decides.
     """
     noise: list[Data] = []
     if isinstance(data, AtomData) and len(data.atoms) >= FEW:
-        noise = [data.halved(rng) for _ in range(SPLITS)]
+        noise = [data.halve(rng) for _ in range(SPLITS)]
     r = min(data.n, 32)
     while True:
-        (flat, *others), most, complete = _flattened([data, *noise], weights, r, rng)
+        (flat, *others), most, complete = _flatten([data, *noise], weights, r, rng)
         U, values, Vt = np.linalg.svd(flat, full_matrices=False)
         if values[0] == 0:
             return 0
@@ -90,12 +94,12 @@ def estimated_rank(data: Data, weights: Sequence[float], rng: np.random.Generato
         r = min(data.n, 2 * r)
 
 
-def _flattened(
+def _flatten(
     parts: list[Data], weights: Sequence[float], r: int, rng: np.random.Generator
 ) -> tuple[list[np.ndarray], int, bool]:
     """The moments of some data as matrices, in one subspace where they are large.
 
-    With the highest rank they can show, and whether all dimensions are there.
+    Also the highest rank that they can show, and whether the subspace is the whole space.
     """
     d, n = len(weights) - 1, parts[0].n
     rows, columns = (packed_size(n + 1, k) for k in halves(d))
@@ -104,9 +108,9 @@ def _flattened(
         parts = parts[:2]
         bases = [leading_subspace(x, weights, r, rng) for x in parts]
         basis = np.linalg.qr(np.column_stack(bases))[0]
-        parts = [x.compressed(basis, d) for x in parts]
+        parts = [x.compress(basis, d) for x in parts]
         n = parts[0].n
-    tensors = [augmented(x.moments(d), n, weights) for x in parts]
+    tensors = [augment(x.moments(d), n, weights) for x in parts]
     n += not is_single(weights)
     return [flattening(T, n, d) for T in tensors], highest_rank(n, d), complete
 

@@ -2,7 +2,7 @@
 
 The moments of a mixture of points are Σ_j λ_j a_j^{⊗d}, so the best such sum for a moment tensor is
 what ``matching.py`` finds for components of the type ``Zero`` (§5 of Pereira–Kileel–Kolda). It is
-looked for in the few dimensions that the moments span, and finished in all of them.
+found in the few dimensions that the moments span, and finished in all of them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from momentmix.covariance import Zero
 from momentmix.data.sources import AtomData, Data, data_of
-from momentmix.decomposition.subspace import estimated_rank
+from momentmix.decomposition.subspace import estimate_rank
 from momentmix.decomposition.terms import TermInit, TermSearch
 from momentmix.matching.fit import Fit
 from momentmix.matching.identifiability import check_rank
@@ -48,8 +48,8 @@ class SymmetricCP(AtomDistribution):
     objective : float
         The cost Σ_k w_k ‖Σ_j λ_j a_j^{⊗k} - T_k‖² at the solution.
     objective_is_whole : bool
-        Whether ``objective`` contains the constant ‖T‖². It is left out where it would take p²
-        inner products.
+        Whether ``objective`` contains the constant ‖T‖². It is left out if it would take p² inner
+        products.
     n_iter : int
         The number of iterations of the solver.
     n_passes : int
@@ -199,7 +199,7 @@ def symmetric_cp(
     if isinstance(rank, str):
         if rank != "auto":
             raise ValueError(f"rank must be a whole number or 'auto', got {rank!r}")
-        rank = estimated_rank(data, w, rng)
+        rank = estimate_rank(data, w, rng)
         if rank == 0:
             raise ValueError(
                 "no term stands out from the sampling noise, so there is no rank to estimate; "
@@ -227,7 +227,7 @@ def _solution(search: TermSearch, fit: Fit) -> SymmetricCP:
         lengths = np.linalg.norm(vectors, axis=1)
         weights = weights * lengths**d
         vectors = vectors / np.maximum(lengths, 1e-300)[:, None]
-        if d % 2 == 0:  # a and -a are one; the odd moment below knows which the data have
+        if d % 2 == 0:  # a and -a give the same moment; the odd order below tells them apart
             points = Atoms(1.0, vectors, Zero(search.data.n), np)
             below = search.data.inner_with(points, [0.0] * (d - 1) + [1.0], gradient=False)
             vectors = np.where(np.asarray(below.values) < 0, -1.0, 1.0)[:, None] * vectors
@@ -256,7 +256,7 @@ def _solution(search: TermSearch, fit: Fit) -> SymmetricCP:
 
 
 def _nearly_cancel(weights: np.ndarray, vectors: np.ndarray) -> bool:
-    """Whether two terms are nearly of one direction and much larger than their sum."""
+    """Whether two terms have nearly the same direction and are much larger than their sum."""
     cosines = np.tril(vectors @ vectors.T, -1)
     i, j = np.unravel_index(np.argmax(np.abs(cosines)), cosines.shape)
     both = weights[i] + np.sign(cosines[i, j]) * weights[j]

@@ -1,7 +1,7 @@
-"""Matching moments by terms λ a^{⊗d}, components without covariance, of any sign and sum.
+"""Matching moments by terms λ a^{⊗d}: components without covariance, with weights of any sign.
 
-What is special about them: weights for given vectors are a linear problem, and two terms can come
-to stand for one.
+They differ from other components in two ways: the weights for given vectors are a linear problem,
+and two terms can come to stand for the same one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from momentmix.data.frame import Frame
 from momentmix.data.parameters import Parameters
 from momentmix.data.sources import Data, Deflated, MomentSource, Rescaled, as_tensors
 from momentmix.decomposition.spectral import decompose, halves, highest_rank
-from momentmix.decomposition.subspace import ROUNDS, augmented, leading_subspace, second_moment
+from momentmix.decomposition.subspace import ROUNDS, augment, leading_subspace, second_moment
 from momentmix.matching.costs import is_explicit, tensors_pay
 from momentmix.matching.estimate import match_moments
 from momentmix.matching.fit import Fit
@@ -37,15 +37,17 @@ from momentmix.support.progress import Progress
 from momentmix.tensors.dense import packed_size
 
 TermInit = Literal["auto", "random", "spectral"]
-#: Cosine from which two terms share a direction, iterations after which that is looked for, and
-#: random starts for the one that must move.
+#: If two terms have a cosine above SHARED after LOOK iterations, one takes the place of both and
+#: the other moves to the best of TRIES random starts. These are round numbers that were not tuned;
+#: they affect how often a fit leaves a poor solution, and its time.
 SHARED, LOOK, TRIES = 0.9, 40, 6
-#: Work of a spectral start (rank times that of a singular value decomposition) up to which it pays.
+#: A spectral start is tried only if its work (rank times that of a singular value decomposition)
+#: is less than this. This is a round number that was not tuned; a larger one costs time.
 SPECTRAL_WORK = 1e11
 
 
 def start_at(vectors: np.ndarray, data: MomentSource, model: Model) -> Parameters:
-    """Weights for vectors by linear least squares, none of them so small as to be lost."""
+    """Weights for vectors by linear least squares, none of them so small that a term is lost."""
     w, d = model.weights, model.order
     single = is_single(w)
     if single:
@@ -71,18 +73,20 @@ def start_at(vectors: np.ndarray, data: MomentSource, model: Model) -> Parameter
 
 
 def _after(before: Matched, found: Matched) -> Matched:
-    """A solution that another led to, with the iterations of both."""
+    """The later of two solutions, with the iterations of both."""
     return Matched(found.parameters, found.solution.after(before.solution))
 
 
 class TermMatching(MomentMatching):
-    """Moment matching by points, which leaves the swamp where two terms came to share one.
+    """Moment matching by points, which can free two terms that have come to share one direction.
 
-    Two terms of one direction, or of opposite ones that nearly cancel, are where decompositions
-    get stuck. One term then takes the place of both, and the other goes to what is left.
+    Decompositions get stuck where two terms have the same direction, or opposite ones that nearly
+    cancel. Then one term takes the place of both, and the other is fitted to what is left.
     """
 
-    agreeing = 3  # terms that no move improves are seldom wrong
+    #: Fewer starts must agree than for mixtures, because terms that no move improves are seldom
+    #: wrong. This is a round number that was not tuned.
+    agreeing = 3
 
     def __init__(self, model: Model, data: Data, rng: np.random.Generator) -> None:
         super().__init__(model, data, data.moments(model.order) if model.explicit else None)
@@ -97,10 +101,10 @@ class TermMatching(MomentMatching):
         tol: float | None = None,
         max_iter: int | None = None,
     ) -> Matched:
-        """From a start to the end, with a look after a while whether two terms share one.
+        """Match the moments from a start, and free terms that share a direction on the way.
 
-        ``carried``: the best was carried on to the limit already; ``failed``: the last move did
-        not gain, so that the best is carried on before another is tried.
+        ``carried``: the best was already carried on to the limit. ``failed``: the last move did not
+        gain, so the best is carried on before another move is tried.
         """
         limit = self.model.max_iter if max_iter is None else max_iter
 
@@ -129,9 +133,9 @@ class TermMatching(MomentMatching):
         return best
 
     def _shared(self, parameters: Parameters) -> tuple[int, int] | None:
-        """The two terms of the most similar direction, if it is nearly one."""
+        """The two terms of the most similar directions, if they are nearly the same."""
         vectors = parameters.means
-        if not is_single(self.model.weights):  # points, alike where they are near for their spread
+        if not is_single(self.model.weights):  # points that are close for their spread
             vectors = vectors - vectors.mean(axis=0)
             spread = np.sqrt(np.mean(np.sum(vectors**2, axis=1))) + 1e-300
             vectors = np.column_stack([vectors / spread, np.ones(len(vectors))])
@@ -155,7 +159,7 @@ class TermMatching(MomentMatching):
         return Parameters(weights, means, np.empty((len(weights), 0)))
 
     def _one_term(self, others: Atoms, points: np.ndarray | None) -> Parameters:
-        """The best term for what the others leave, from given points or from random ones."""
+        """The best term for the rest that the others leave, from given or from random points."""
         left: MomentSource = Deflated(self.data, others) if len(others) else self.data
         form: Augmentation = "free" if self.model.augmentation == "free" else "post-processing"
         one = replace(
@@ -170,11 +174,11 @@ class TermMatching(MomentMatching):
 
 
 class TermSearch:
-    """Terms for the moments of some data: where they are looked for, from where, in which unit.
+    """The search for terms that match the moments of some data.
 
-    ``weights`` are those of the orders 0..d, ``form`` is that of the weights of the terms
-    (``Parametrisation``), whose sum is 1 if they make a ``mixture``. Where the data have many
-    dimensions, terms are found in the few that the moments span, and finished in all of them.
+    ``weights`` are those of the orders 0..d, and ``form`` is the form of the weights of the terms
+    (``Parametrisation``), whose sum is 1 for a ``mixture``. If the data have many dimensions, terms
+    are found in the few that the moments span, and finished in all of them.
     """
 
     def __init__(
@@ -196,7 +200,7 @@ class TermSearch:
 
     @property
     def has_constant(self) -> bool:
-        """Whether the cost of a fit has its constant ‖T‖², or lacks it."""
+        """Whether the cost of a fit includes the constant ‖T‖²."""
         return is_explicit(Zero, self.rank, self.data.n, self.d)
 
     def solve(
@@ -207,7 +211,7 @@ class TermSearch:
         verbose: int,
         given: Parameters | None = None,
     ) -> Fit:
-        """The best of several starts, or what a ``given`` one leads to, in the data's own unit."""
+        """The best fit of several starts, or the fit from a ``given`` one, in the data's unit."""
         n, d = self.data.n, self.d
         if init == "spectral":
             self._check_spectral(min(self.rank, n))
@@ -218,12 +222,12 @@ class TermSearch:
         square = second_moment(self.data, basis)
         if square == 0:
             raise ValueError("the second moment of the data is zero, so there is nothing to find")
-        # Too much noise taken out makes it negative, but of the right size.
+        # It is negative if too much noise was subtracted, but its size is still right.
         unit = float(np.sqrt(abs(square) / self.rank))
-        # In units of the data all orders are alike; what is common to all is left out.
+        # The weights in units of the data, up to a factor that all orders share.
         scaled = [w * unit ** (2 * (k - d)) if w else 0.0 for k, w in enumerate(self.weights)]
         few = basis.shape[1] < n
-        small = self._scaled(self.data.compressed(basis, d) if few else self.data, unit)
+        small = self._scale(self.data.compress(basis, d) if few else self.data, unit)
         explicit = is_explicit(Zero, self.rank, small.n, d)
         matching = TermMatching(self._model(small.n, scaled, explicit), small, rng)
         try:
@@ -239,12 +243,12 @@ class TermSearch:
         means = fit.parameters.means @ basis.T
         fit = replace(fit, parameters=fit.parameters._replace(means=means))
         if few and not fit.interrupted:
-            fit = self._finished(fit, unit, scaled)
+            fit = self._finish(fit, unit, scaled)
         passes = passes * self.data.passes
         return self._in_units(replace(fit, n_passes=fit.n_passes + passes), unit)
 
-    def _scaled(self, data: Data, unit: float) -> Data:
-        """Data in a unit, as moments where those are cheaper."""
+    def _scale(self, data: Data, unit: float) -> Data:
+        """The data in another unit, as moment tensors if those are cheaper."""
         rows = data.rows
         if rows > 1000 and tensors_pay(rows, Zero, self.rank, data.n, self.d):
             data = as_tensors(data, self.d)
@@ -274,12 +278,12 @@ class TermSearch:
             return 8 if explicit else 4  # a start takes hundreds of iterations
         return 30 if explicit else 4
 
-    def _finished(self, first: Fit, unit: float, weights: list[float]) -> Fit:
+    def _finish(self, first: Fit, unit: float, weights: list[float]) -> Fit:
         """Least squares in all dimensions, from the solution in a few."""
         n = self.data.n
         model = self._model(n, weights, self.has_constant)
         if model.explicit:
-            matching = MomentMatching.of(model, self._scaled(self.data, unit))
+            matching = MomentMatching.of(model, self._scale(self.data, unit))
         else:
             matching = MomentMatching(model, Rescaled(self.data, unit), None)
         fit = match_moments(matching, [first.parameters])
@@ -326,7 +330,7 @@ class TermSearch:
 
     def _spectral(self, matching: TermMatching, rng: np.random.Generator) -> Parameters:
         small = matching.data
-        T = augmented(small.moments(self.d), small.n, self.weights)
+        T = augment(small.moments(self.d), small.n, self.weights)
         vectors = decompose(T, small.n + (not self.single), self.d, self.rank, rng)
         if not self.single:  # (t, a) stands for the point a / t
             first = vectors[:, :1]

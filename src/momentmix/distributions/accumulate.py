@@ -1,9 +1,9 @@
-"""Moments of files, with checkpoints: killed at any moment, a run goes on where it was.
+"""Moments of files, with checkpoints, so that a run that was killed continues where it stopped.
 
-A checkpoint holds the moments of the rows so far together with the place of the next row, in one
-file that is replaced as a whole. Whatever moment a run ends at, every row is counted once. It also
-holds the moments of the whole files before, to go back to if the file at hand has to be mended.
-Where a table may be another when it is read again, as a query may, there is no checkpoint.
+A checkpoint is one file with the moments of the rows so far and the position of the next row. It is
+replaced as a whole, so every row is counted exactly once, whenever the run is killed. It also holds
+the moments of the files already finished, in case the current file has to be corrected. A table
+that may change when it is read again, such as a query, gets no checkpoint.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ from momentmix.files.tables import BEGINNING, Piece, Place, Table, TableError
 from momentmix.files.writing import check_writable, written_whole
 from momentmix.support.array import Array, as_like
 
-#: What is done about rows with gaps: they are left out, they are refused, or each moment is taken
-#: over the rows that have its numbers.
+#: What is done about rows with gaps: they are left out, they are refused, or each moment averages
+#: over the rows that have its values.
 Gaps: TypeAlias = Literal["drop", "error", "pairwise"]
-#: Seconds between checkpoints.
+#: Seconds between checkpoints, which is the work that a crash can lose. A round number that was not
+#: tuned; writing more often would cost time.
 CHECKPOINT_SECONDS = 2.0
 _MEMBERS = ("note", "checksum", *MEMBERS, *(f"before_{name}" for name in MEMBERS))
 
@@ -38,11 +39,11 @@ class Counted(NamedTuple):
     moments: MomentTensors
     file: int
     place: Place
-    dropped: int = 0  # rows with gaps
+    dropped: int = 0  # rows left out for their gaps
 
 
 class CheckpointError(ValueError):
-    """A checkpoint that is damaged, or of another run."""
+    """A checkpoint that is damaged or belongs to another run."""
 
 
 def checkpoint_path(output: str | PathLike[str]) -> Path:
@@ -51,15 +52,15 @@ def checkpoint_path(output: str | PathLike[str]) -> Path:
 
 
 class Pass:
-    """One pass over tables into ``output``; make it again after a crash, and it goes on.
+    """One pass over tables into ``output``; after a crash, the same call continues it.
 
     Parameters
     ----------
-    tables : in the order in which they are read, their columns chosen
-    order : highest order of the moments
-    output : where the moments go; the checkpoint lies beside it until then
+    tables : the tables in the order in which they are read, with their columns chosen
+    order : the highest order of the moments
+    output : the file for the moments; until it is complete, the checkpoint is beside it
     missing : what is done about rows with gaps
-    device : an array on the device where sums are made, if not here
+    device : an array on the device that does the sums; None for the main memory
     """
 
     def __init__(
@@ -83,7 +84,7 @@ class Pass:
         self.counted = self._begun = Counted(empty, 0, BEGINNING)
         check_writable(self.output)
         check_writable(self.checkpoint)
-        self._changed = [table.changed() for table in self.tables]
+        self._changed = [table.modified_at() for table in self.tables]
         self.resumed = self.checkpoint.exists()
         if self.resumed:
             self._resume()
@@ -95,7 +96,7 @@ class Pass:
     def run(
         self, callback: Callable[[int, float], None] = lambda rows, share: None
     ) -> MomentTensors:
-        """Read on to the end, and save; ``callback`` gets the rows, and the share of the bytes."""
+        """Read to the end and save; ``callback`` gets the rows and the share of the bytes read."""
         sizes = np.array([table.size for table in self.tables], dtype=float)
         saved = time.monotonic()
         try:
@@ -106,7 +107,7 @@ class Pass:
                     self._begun = self.counted._replace(file=i, place=BEGINNING)
                 for piece in table.pieces(place):
                     moments, dropped = self._with(piece, table)
-                    # One assignment, so that Ctrl-C finds rows and place in step.
+                    # One assignment, so that rows and position agree if Ctrl-C comes here.
                     self.counted = Counted(moments, i, piece.next, self.counted.dropped + dropped)
                     done = sizes[:i].sum() + piece.share * sizes[i]
                     callback(moments.count, float(done / max(sizes.sum(), 1)))
@@ -114,7 +115,7 @@ class Pass:
                         self._save()
                         saved = time.monotonic()
         except TableError:
-            # The file has to change, and then its rows are other rows: keep the files before it.
+            # The file has to be corrected and read anew, so keep only the files before it.
             self._keep_whole_files()
             raise
         except BaseException:  # Ctrl-C loses nothing
@@ -127,7 +128,7 @@ class Pass:
         return self.moments
 
     def _with(self, piece: Piece, table: Table) -> tuple[MomentTensors, int]:
-        """The moments with those of a piece, and how many of its rows were left out."""
+        """The moments including a piece, and how many rows of the piece were left out."""
         table.refuse_gaps(piece, self.missing != "error")
         rows = piece.rows
         if self.missing == "drop":
@@ -156,7 +157,7 @@ class Pass:
         }
 
     def _save(self) -> None:
-        if not all(table.lasting for table in self.tables):  # the same rows may not come again
+        if not all(table.lasting for table in self.tables):  # reading again may give other rows
             return
         moments, file, place, dropped = self.counted
         states = [[t.size, changed] for t, changed in zip(self.tables, self._changed, strict=True)]
@@ -182,7 +183,7 @@ class Pass:
             dropped, dropped_before = note["dropped"], note["dropped_before"]
             numbers = (at, *place, dropped, dropped_before)
             if not all(type(number) is int and number >= 0 for number in numbers):
-                raise ValueError("the place it has come to is none")
+                raise ValueError("its position is not a place in a file")
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise CheckpointError(
                 f"the checkpoint {self.checkpoint} is damaged ({error}); {again}"
@@ -190,10 +191,10 @@ class Pass:
         for name, value in self._settings().items():
             if note.get(name) != value:
                 raise CheckpointError(
-                    f"the checkpoint {self.checkpoint} is of another run: its {name} differ(s) "
-                    f"from what was asked for now; {again}"
+                    f"the checkpoint {self.checkpoint} belongs to another run: its {name} "
+                    f"differ(s) from what was asked for now; {again}"
                 )
-        read = at + (place != BEGINNING)  # files of which rows have been counted
+        read = at + (place != BEGINNING)  # files with rows that have been counted
         for table, changed, state in zip(self.tables[:read], self._changed, states, strict=False):
             if [table.size, changed] != state:
                 raise CheckpointError(

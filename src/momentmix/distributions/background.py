@@ -9,10 +9,10 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Background:
-    """A density that is the same everywhere, 1 / the product of some widths.
+    """A density that is the same everywhere: 1 over the product of some widths.
 
-    It is that of rows spread evenly over a box of those widths, wherever the box is: only the size
-    matters. Of rows with gaps the density is that of the features which are there.
+    It is the density of rows spread evenly over a box of those widths; the position of the box does
+    not matter. For rows with gaps, only the observed features count.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ class Background:
     def __post_init__(self) -> None:
         widths = np.array(self.widths, dtype=np.float64)
         if widths.ndim != 1 or not np.all(np.isfinite(widths)) or np.any(widths <= 0):
-            raise ValueError("the widths of a background must be positive numbers, one a feature")
+            raise ValueError("the widths of a background must be positive numbers, one per feature")
         if not 0 <= self.share < 1:
             raise ValueError(
                 f"the share of a background must be at least 0 and less than 1, got {self.share!r}"
@@ -37,11 +37,11 @@ class Background:
         object.__setattr__(self, "widths", widths)
 
     def log_joint(self, X: np.ndarray) -> np.ndarray:
-        """The log density at rows X (p, n), in which NaN is a gap, plus that of the share; (p,)."""
+        """The log of share times density at rows X (p, n), in which NaN is a gap; (p,)."""
         logs = np.log(self.widths)
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(self.share) - ~np.isnan(X) @ logs)
 
     def marginal(self, features: np.ndarray) -> Background:
-        """That of some of the features alone."""
+        """The background of some of the features alone."""
         return Background(self.share, self.widths[features])

@@ -1,7 +1,7 @@
 """Sums of all monomials of rows about a centre, which can be added and moved to other centres.
 
-They are kept about a centre near the mean (exact shifts bring them to any other), because about
-the origin a fourth moment of data at 10⁶ ± 1 would drown in rounding.
+The centre is near the mean, because about the origin a fourth moment of data at 10⁶ ± 1 would be
+lost in rounding. An exact formula moves the sums to any other centre.
 """
 
 from __future__ import annotations
@@ -24,20 +24,22 @@ from momentmix.tensors.packed import (
     square_places,
 )
 
-#: What is done with NaN: it is an error, or each entry is taken over the rows that have it.
+#: What is done with NaN: it is an error, or each entry sums over the rows that have its values.
 Missing: TypeAlias = Literal["error", "pairwise"]
-#: Rows that tell where a batch lies.
+#: About how many rows of a batch are averaged to find a centre for it. A round number that was not
+#: tuned; any centre amid the rows keeps the sums accurate.
 _PILOT_ROWS = 1024
-#: Rows that are doubled in width at a time.
+#: Rows in a block when gaps double the features. A round number; it affects only memory and speed.
 _PAIRWISE_ROWS = 1 << 15
-#: The share of a sum of weights below which a difference of two may be nothing but rounding.
+#: A difference of two sums of weights below this share of the larger counts as rounding. A round
+#: number well above float64's 1e-16, which rounding errors of many sums can add up to; not tuned.
 _ROUNDING = 1e-12
 #: Sums below it lose digits.
 _LEAST = 1e-307
 
 
-def checked_missing(missing: str) -> Missing:
-    """``missing`` if it is one of the two; else a ValueError."""
+def check_missing(missing: str) -> Missing:
+    """Return ``missing`` if it is one of the two words, and raise a ValueError otherwise."""
     if missing == "error":
         return "error"
     if missing == "pairwise":
@@ -46,7 +48,7 @@ def checked_missing(missing: str) -> Missing:
 
 
 class GapsError(ValueError):
-    """There are gaps where none were expected."""
+    """Raised for gaps in rows that should have none."""
 
 
 class _Location(NamedTuple):
@@ -61,16 +63,16 @@ class _Location(NamedTuple):
 class CentredSums:
     """Σ_i w_i Π_{a∈I} (x_i - centre)_a for all multi-indices I of orders 0..d, in packed layout.
 
-    Where ``missing`` is "pairwise", each row stands for a row of 2n features: x - centre, with 0 in
-    the place of what is missing, and then 1 for each feature that is present and 0 for the others.
-    Monomials of the latter are the weights that the monomials of the former have.
+    If ``missing`` is "pairwise", each row is summed as a row of 2n features: x - centre with 0 for
+    missing values, followed by 1 for each feature that is present and 0 for the others. The sums of
+    monomials of the latter are the weights of the monomials of the former.
     """
 
     centre: np.ndarray  # (n,)
     sums: np.ndarray  # (N,)
     order: int
     missing: Missing
-    squares: float  # Σ_i w_i², which tells how many rows of equal weight these are worth
+    squares: float  # Σ_i w_i², for the effective number of rows
 
     @property
     def weight(self) -> float:
@@ -78,24 +80,24 @@ class CentredSums:
 
     @property
     def presence(self) -> np.ndarray:
-        """The share of the weight that rows with a value have, for each feature; (n,)."""
+        """For each feature, the share of the weight in rows that have its value; (n,)."""
         n = len(self.centre)
         if self.missing == "error" or self.weight <= 0:
             return np.ones(n)
         return self.sums[n + 1 : 2 * n + 1] / self.weight
 
     def worth(self, count: int) -> float:
-        """(Σw)² / Σw² of so many rows; ``count`` itself where their weights are equal."""
+        """The effective number of rows, (Σw)² / Σw²; ``count`` itself if the weights are equal."""
         if not 0 < self.squares < np.inf:
             return float(count if self.weight > 0 else 0)
         found = self.weight / self.squares * self.weight
         return found if found < (1 - 1e-9) * count else float(count)
 
     def plus(self, other: CentredSums) -> CentredSums:
-        """The sums over the rows of both. The centre stays within half a deviation of the mean.
+        """The sums over the rows of both. The centre is kept within half a deviation of the mean.
 
-        Where it has to move, both sides go to the new mean straight from where they are: by way of
-        a centre far from the heavier side its digits would be lost.
+        If it has to move, each side is moved directly to the new mean. Moving the heavier side by
+        way of a distant centre would lose its digits.
         """
         centre = self._common_centre(other)
         total = self._about(centre) + other._about(centre)
@@ -104,13 +106,13 @@ class CentredSums:
     def minus(self, other: CentredSums) -> CentredSums:
         """The sums over the rows that are here and not in ``other``.
 
-        Rounding of about 1e-16 of the larger sums stays behind. The centre follows the mean of what
-        is left, as in :meth:`plus`. Weights that are left by rounding alone become 0.
+        Rounding errors of about 1e-16 of the larger sums remain. The centre follows the mean of the
+        remaining rows, as in :meth:`plus`. Weights that remain by rounding alone become 0.
         """
         if other.weight > (1 + _ROUNDING) * self.weight:
             raise ValueError(
-                f"rows of the weight {other.weight:.6g} cannot be taken out of rows of the weight "
-                f"{self.weight:.6g}; if these were decayed, decay those that leave alike"
+                f"rows of weight {other.weight:.6g} cannot be taken out of rows of weight "
+                f"{self.weight:.6g}; if these were decayed, decay the rows to take out as well"
             )
         squares = max(0.0, self.squares - other.squares)
         if self.weight - other.weight <= _ROUNDING * self.weight:
@@ -130,13 +132,13 @@ class CentredSums:
         return replace(self, sums=factor * self.sums, squares=factor**2 * self.squares)
 
     def with_presence(self) -> CentredSums:
-        """The sums of the same rows as "pairwise" ones, exactly: no row lacks anything."""
+        """The same sums in the "pairwise" form. This is exact, because no value is missing."""
         if self.missing == "pairwise":
             return self
         n, sums = len(self.centre), []
         for k in range(self.order + 1):
             doubled = packed_indices(2 * n, k)
-            powers = (doubled < n).sum(axis=1)  # of x; the others are of ones
+            powers = (doubled < n).sum(axis=1)  # degree in x; the other factors are ones
             found = np.empty(len(doubled))
             for j in range(k + 1):
                 own = powers == j
@@ -159,19 +161,19 @@ class CentredSums:
             k = int(entry_orders(n, self.order)[at])
             features = packed_indices(n, k)[at - order_slice(n, k).start].tolist()
             raise ValueError(
-                f"no row has all of the features {sorted(set(features))} present, so that their "
-                "joint moment is not known; drop a feature"
+                f"no row has values of all the features {sorted(set(features))}, so their joint "
+                "moment is not known; drop one of these features"
             )
         return totals / weights
 
     def centre_near(self, middle: np.ndarray) -> np.ndarray:
-        """The centre for a batch around ``middle``: this one, which saves a shift, if near."""
+        """The centre for a batch around ``middle``: this one if it is near, which saves a shift."""
         weight, _, variance = self._location()
         near = (middle - self.centre) ** 2 < variance
         return self.centre if np.all(near & (weight > 0)) else middle
 
     def _about(self, centre: np.ndarray) -> np.ndarray:
-        """The sums about another centre, exactly."""
+        """The sums about another centre, by an exact formula."""
         shift = self.centre - centre
         if not np.any(shift):
             return self.sums
@@ -183,7 +185,7 @@ class CentredSums:
         return linear_map(self.sums, move)
 
     def _common_centre(self, other: CentredSums) -> np.ndarray:
-        """The centre there is, or the mean of both sides where that lies too far from it."""
+        """The present centre or, if it is too far from the mean of both sides, that mean."""
         sides = self._location(), other._location()
         total = np.maximum(sides[0].weight + sides[1].weight, 1e-300)
         mean = sum(side.weight * side.mean for side in sides) / total
@@ -205,11 +207,10 @@ class CentredSums:
 def sums_of_rows(
     rows: Atoms, order: int, missing: Missing, earlier: CentredSums | None
 ) -> CentredSums:
-    """The sums over rows, less their noise, about the centre of ``earlier`` ones or one of their
-    own.
+    """The sums over rows without their noise, about the centre of ``earlier`` sums or a new one.
 
-    ``rows`` have the weights 1.0 or (p,), and minus the noise for a covariance. A ValueError says
-    which entry is not finite, or that powers overflow.
+    ``rows`` have the weights 1.0 or (p,), and minus the noise as their covariance. A ValueError
+    names the entry that is not finite, or says that powers overflow.
     """
     xp, X = rows.xp, rows.means
     present = None
@@ -244,7 +245,7 @@ def sums_of_rows(
 
 
 def _sum_of_squares(rows: Atoms) -> float:
-    """Σ w² over the rows; infinite where it overflows."""
+    """Σ w² over the rows; infinite if it overflows."""
     if isinstance(rows.weights, float):
         return len(rows) * rows.weights**2
     weights = rows.xp.astype(rows.weights, rows.xp.float64, copy=False)
@@ -253,9 +254,9 @@ def _sum_of_squares(rows: Atoms) -> float:
 
 
 def _pilot(rows: Atoms, present: Array | None) -> tuple[np.ndarray, np.ndarray]:
-    """The mean of some rows spread over all, and how far they go from it in each column.
+    """The mean of some evenly spaced rows, and how far they go from it in each column.
 
-    Any point amid the rows that count serves as a centre.
+    Any point amid the rows that count is a good centre.
     """
     X, xp, p = rows.means, rows.xp, len(rows)
     chosen = np.arange(0, p, max(1, p // _PILOT_ROWS))
@@ -278,7 +279,7 @@ def _pilot(rows: Atoms, present: Array | None) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _with_presence(atoms: Atoms, present: Array, centre: np.ndarray) -> Atoms:
-    """Atoms in 2n features: x - centre, 0 where missing; and 1 where present. Noise likewise."""
+    """Atoms in 2n features: x - centre with 0 for gaps, then 1 where present. So is the noise."""
     xp, n = atoms.xp, present.shape[1]
     middle = xp.asarray(centre, dtype=present.dtype, device=array_device(present))
     points = xp.concat([(atoms.means - middle) * present, present], axis=1)

@@ -1,4 +1,4 @@
-"""The features of a mixture, as users name and number them, checked."""
+"""Check the features of a mixture that users name or number."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ Features: TypeAlias = "Array | npt.ArrayLike | slice"
 
 
 def feature_positions(features: Features, n: int) -> np.ndarray:
-    """Distinct positions in 0..n-1, from positions (negative ones count from the end), a mask or a
-    slice.
+    """Distinct positions in 0..n-1 from a mask, a slice or positions.
+
+    Negative positions count from the end.
     """
     if isinstance(features, slice):
         features = np.arange(n)[features]
@@ -43,8 +44,8 @@ def feature_positions(features: Features, n: int) -> np.ndarray:
     return chosen
 
 
-def checked_names(names: Sequence[str] | None, n: int) -> tuple[str, ...] | None:
-    """Names of n features, all different, or None."""
+def check_names(names: Sequence[str] | None, n: int) -> tuple[str, ...] | None:
+    """Check names of n features, which must all differ; None stays None."""
     if names is None:
         return None
     names = tuple(map(str, names))
@@ -71,7 +72,7 @@ def checked_values(values: ArrayLike, means: Array, count: int) -> Array:
 
 
 def refuse_overflow(covariances: Array, n: int) -> None:
-    """Sums of 4n entries must be finite, or the check for negative eigenvalues means nothing."""
+    """Refuse covariances if sums of 4n entries overflow: eigenvalues could not be checked then."""
     xp = namespace(covariances)
     size = float(xp.max(xp.abs(covariances))) if 0 not in covariances.shape else 0.0
     bound = float(xp.finfo(covariances.dtype).max) / (4 * n)

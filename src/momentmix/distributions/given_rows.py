@@ -1,4 +1,4 @@
-"""What a mixture says of rows as they were observed: densities, and what lies behind the rows."""
+"""Densities of observed rows under a mixture, and the distribution of the values behind them."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from momentmix.observed import Evaluated, Gaussians, ObservedRows
 from momentmix.observed.draws import noise_draws, normal_draws
 from momentmix.support.array import Array, namespace, to_numpy
 
-#: Rows of which random ones are made at a time.
+#: About how many random rows are made at a time. A round number that affects only memory and speed.
 DRAWN_ROWS = 100_000
 
 
 class MixtureGiven:
-    """A mixture, and rows with gaps and known noise, x = v + ε for what is shown of v.
+    """A mixture of v, and rows x = v + ε with gaps and known noise.
 
-    ``atoms`` are the components of the mixture, whose covariances may be singular where the noise
-    is not.
+    ``atoms`` are the components of the mixture. Their covariances may be singular if the noise is
+    not.
     """
 
     def __init__(self, atoms: Atoms, rows: ObservedRows) -> None:
@@ -29,10 +29,10 @@ class MixtureGiven:
         shape = (len(means), n) if self.separate else (len(means), n, n)
         self.gaussians = Gaussians(means, np.broadcast_to(array.astype(np.float64), shape))
         if rows.noise is None:
-            covariance.whitener()  # an error in words where there is no density
+            covariance.whitener()  # raises a readable error if there is no density
 
     def log_joint(self) -> np.ndarray:
-        """log λ_j N(x_i) of what was observed; (p, m)."""
+        """log λ_j N(x_i) of the observed values; (p, m)."""
         with np.errstate(divide="ignore"):
             logs = np.log(self.weights)
         result = np.empty((len(self.rows), len(logs)))
@@ -44,7 +44,7 @@ class MixtureGiven:
         return result
 
     def probabilities(self) -> np.ndarray:
-        """Of the components; (p, m)."""
+        """The probabilities of the components; (p, m)."""
         return to_numpy(probabilities(self.log_joint()))
 
     def means(self) -> np.ndarray:
@@ -59,9 +59,9 @@ class MixtureGiven:
         return result
 
     def means_beside(self, out: np.ndarray) -> np.ndarray:
-        """E[v_i | x_i] of rows that belong to no component with probabilities (p,); (p, n).
+        """E[v_i | x_i] if rows belong to no component with probabilities ``out`` (p,); (p, n).
 
-        Of those that do not, what is known of them tells nothing about the rest.
+        The observed values of a row that belongs to none tell nothing about its other values.
         """
         usual = self.weights / self.weights.sum() @ self.gaussians.means
         means = self.means()
@@ -84,10 +84,7 @@ class MixtureGiven:
         return means, covariances
 
     def of_each(self, features: slice) -> tuple[np.ndarray, np.ndarray]:
-        """E[v_i | x_i] and Var[v_i | x_i] of some of the features under each component.
-
-        Both (p, m, k) for k features.
-        """
+        """E[v_i | x_i] and Var[v_i | x_i] of k features under each component; both (p, m, k)."""
         shape = len(self.rows), len(self.weights), len(range(self.rows.n)[features])
         means, variances = np.empty(shape), np.empty(shape)
 
@@ -100,11 +97,11 @@ class MixtureGiven:
         return means, variances
 
     def draws(self, count: int, rng: np.random.Generator) -> np.ndarray:
-        """v_i at random, given x_i, so many times; (count, p, n).
+        """Draw v_i given x_i, ``count`` times; (count, p, n).
 
-        A component is drawn, from it v and ε, and then v + E[v' | x - v - ε], where v' is of the
-        component's covariance about 0, has the distribution that is asked for: what v and x have in
-        common is taken out and put right.
+        First a component is drawn, then v and ε from it. With v' of the component's covariance and
+        mean 0, v + E[v' | x - v - ε] has the distribution of v given x: the correction replaces the
+        part of v that x determines.
         """
         R, p = self.probabilities(), len(self.rows)
         up_to = R.cumsum(axis=1)
@@ -116,11 +113,11 @@ class MixtureGiven:
             labels = np.minimum(labels, R.shape[1] - 1)
             for j in np.unique(labels):
                 own = np.flatnonzero(labels == j)
-                result[start * p + own] = self._drawn_from(j, self.rows.take(some[own]), rng)
+                result[start * p + own] = self._draw_from(j, self.rows.take(some[own]), rng)
         return result.reshape(count, p, self.rows.n)
 
-    def _drawn_from(self, j: int, rows: ObservedRows, rng: np.random.Generator) -> np.ndarray:
-        """v of rows that belong to component j; (rows, n)."""
+    def _draw_from(self, j: int, rows: ObservedRows, rng: np.random.Generator) -> np.ndarray:
+        """Draw v for rows that belong to component j; (rows, n)."""
         covariance = self.gaussians.covariances[j : j + 1]
         v = self.gaussians.means[j] + normal_draws(covariance, len(rows), rng)
         away = ObservedRows(rows.X - v - noise_draws(rows, rng), rows.noise)
@@ -149,7 +146,7 @@ def shares_at(atoms: Atoms, log_joint: Array, x: Array) -> Array:
 
 
 def probabilities(log_joint: Array) -> Array:
-    """Of the components of each row (p, m), alike where all densities are 0 to float64."""
+    """The probabilities of components (p, m); equal if all densities of a row underflow to 0."""
     xp = namespace(log_joint)
     highest = xp.max(log_joint, axis=1, keepdims=True)
     nowhere = highest <= -float("inf")
@@ -162,7 +159,7 @@ def log_sum(x: Array) -> Array:
     """log Σ_j exp x_ij of each row, in any array library; (p,)."""
     xp = namespace(x)
     highest = xp.max(x, axis=1, keepdims=True)
-    # Where all densities are 0 to float64, so is their sum.
+    # If all densities of a row underflow to 0, so does their sum.
     known = xp.where(xp.isfinite(highest), highest, xp.zeros_like(highest))
     with np.errstate(divide="ignore"):
         return known[:, 0] + xp.log(xp.sum(xp.exp(x - known), axis=1))

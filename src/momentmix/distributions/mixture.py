@@ -11,12 +11,17 @@ from momentmix.covariance import component_covariance
 from momentmix.distributions.background import Background
 from momentmix.distributions.features import (
     Features,
-    checked_names,
+    check_names,
     checked_values,
     feature_positions,
     refuse_overflow,
 )
-from momentmix.distributions.given_rows import MixtureGiven, log_sum, shares_at
+from momentmix.distributions.given_rows import (
+    MixtureGiven,
+    log_sum,
+    probabilities,
+    shares_at,
+)
 from momentmix.distributions.samples import check_weights
 from momentmix.distributions.shown import mixture_in_html, mixture_in_words
 from momentmix.files.models import read_model, write_model
@@ -38,11 +43,13 @@ from momentmix.support.array import (
     refuse_graph,
     to_numpy,
 )
-from momentmix.support.checks import RandomState, seeded
+from momentmix.support.checks import RandomState, numpy_generator
 from momentmix.support.device import block_bytes
 from momentmix.support.parallel import parallel_map, worker_count
 from momentmix.tensors.dense import dense_moment
 
+#: Bytes of the rows in a block of a density. A round number that was not tuned; it affects only
+#: memory and speed.
 _BLOCK_BYTES = 1 << 20
 
 
@@ -66,12 +73,12 @@ class Mixture(AtomDistribution):
     feature_names : sequence of str, optional
         The names of the n features, kept in files and in marginals and conditionals.
     background : Background, optional
-        A constant density with a share of its own, for rows that belong to no component. It is part
-        of ``log_prob`` and of no moment, and no row is drawn from it.
+        A constant density with a share of its own, for rows that belong to no component. It counts
+        in ``log_prob`` but in no moment, and ``sample`` draws no rows from it.
 
     See Also
     --------
-    MomentMixture : Fits a mixture to data.
+    GaussianMixture : Fits a mixture to rows.
     Samples : The distribution of rows.
 
     Examples
@@ -112,7 +119,7 @@ class Mixture(AtomDistribution):
         covariance = covariance.of(frozen_copy(covariance.array), n)
         weights = frozen_copy(check_weights(weights, m, "components"))
         self._atoms = Atoms(weights, frozen_copy(means), covariance)
-        self._names = checked_names(feature_names, n)
+        self._names = check_names(feature_names, n)
         if background is not None and len(background.widths) != n:
             raise ValueError(f"the background has {len(background.widths)} widths for {n} features")
         self._background = background
@@ -124,7 +131,7 @@ class Mixture(AtomDistribution):
         names: tuple[str, ...] | None = None,
         background: Background | None = None,
     ) -> Mixture:
-        """Make a mixture of atoms that are known to be valid; nothing is checked or copied."""
+        """Make a mixture of atoms that are known to be valid, without checks and copies."""
         mixture = cls.__new__(cls)
         mixture._atoms, mixture._names, mixture._background = atoms, names, background
         return mixture
@@ -141,7 +148,7 @@ class Mixture(AtomDistribution):
 
     def named(self, feature_names: Sequence[str] | None) -> Mixture:
         """The same mixture with other names of the features, or with none."""
-        names = checked_names(feature_names, self.n_features)
+        names = check_names(feature_names, self.n_features)
         return Mixture.from_atoms(self._atoms, names, self._background)
 
     def on(self, X: Array) -> Mixture:
@@ -153,7 +160,7 @@ class Mixture(AtomDistribution):
     def weights(self) -> Array:
         """The share of each component, of shape (m,)."""
         weights = self._atoms.weights
-        assert not isinstance(weights, float)  # one number for all is for samples
+        assert not isinstance(weights, float)  # only samples store one number for all weights
         return weights
 
     @property
@@ -177,7 +184,7 @@ class Mixture(AtomDistribution):
         return int(self.means.shape[0])
 
     def as_gradient(self, weights: Array, means: Array, covariances: Array | None) -> Gradient:
-        """Name the derivatives by what they are taken in: weights, means, covariances."""
+        """Label the derivatives by parameter: weights, means, covariances."""
         return Gradient(weights, means, covariances)
 
     def moment(self, order: int) -> Array:
@@ -192,11 +199,11 @@ class Mixture(AtomDistribution):
         """
         if n_samples < 1:
             raise ValueError(f"n_samples must be at least 1, got {n_samples}")
-        rng = seeded(random_state)
+        rng = numpy_generator(random_state)
         weights = to_numpy(self.weights).astype(np.float64)
         labels = rng.choice(self.n_components, size=n_samples, p=weights / weights.sum())
         Z = rng.standard_normal((n_samples, self.n_features))
-        # Drawn and coloured in NumPy, whatever the library, so that a seed means the same data.
+        # Always drawn in NumPy, so that a seed gives the same rows in every library.
         array = to_numpy(self.covariances).astype(np.float64)
         covariance = self._atoms.covariance.of(array, self.n_features)
         root = covariance.root()
@@ -211,34 +218,56 @@ class Mixture(AtomDistribution):
     def log_prob(self, X: ArrayLike, noise_covariance: ArrayLike | None = None) -> Array:
         """The logarithm of the density at each row of X, of shape (p,).
 
-        NaN in X is a gap: the density is that of the values which are there. ``noise_covariance``
-        is that of known errors in the rows, in the shapes that :class:`Samples` takes.
+        NaN in X is a gap: the density is that of the observed values. ``noise_covariance`` is that
+        of known noise in the rows, in the shapes that :class:`Samples` takes.
         """
         log_joint = self.log_joint(X, noise_covariance)
         if self._background is None:
             return log_sum(log_joint)
-        beyond = self._like(self._background.log_joint(to_numpy(self._checked_rows(X))))
+        beyond = self._like(self._background.log_joint(to_numpy(self._check_rows(X))))
         return log_sum(namespace(log_joint).concat([log_joint, beyond[:, None]], axis=1))
+
+    def predict(self, X: ArrayLike, noise_covariance: ArrayLike | None = None) -> Array:
+        """The number of the most probable component of each row of X, of shape (p,).
+
+        It is -1 for rows that more probably belong to the background than to any component. Gaps
+        and noise are treated as in :meth:`log_prob`.
+        """
+        log_joint = self.log_joint(X, noise_covariance)
+        labels: Array = namespace(log_joint).argmax(log_joint, axis=1)
+        if self._background is None:
+            return labels
+        out = self.outlier_probability(X, noise_covariance) > 0.5
+        xp, device = namespace(labels), array_device(labels)
+        return xp.asarray(np.where(out, -1, to_numpy(labels)), device=device)
+
+    def predict_proba(self, X: ArrayLike, noise_covariance: ArrayLike | None = None) -> Array:
+        """The probability of each component for each row of X, of shape (p, m).
+
+        Each row sums to 1. If there is a background, the probabilities assume that the row belongs
+        to a component. Gaps and noise are treated as in :meth:`log_prob`.
+        """
+        return probabilities(self.log_joint(X, noise_covariance))
 
     def outlier_probability(
         self, X: ArrayLike, noise_covariance: ArrayLike | None = None
     ) -> np.ndarray:
         """The probability that each row belongs to no component, of shape (p,).
 
-        It is 0 without a background. Gaps and known errors are as in :meth:`log_prob`.
+        It is 0 without a background. Gaps and noise are treated as in :meth:`log_prob`.
         """
         density = to_numpy(self.log_prob(X, noise_covariance))
         if self._background is None:
             return np.zeros(len(density))
-        beyond = self._background.log_joint(to_numpy(self._checked_rows(X)))
+        beyond = self._background.log_joint(to_numpy(self._check_rows(X)))
         known = np.where(np.isfinite(density), density, 0.0)
         return np.exp(np.minimum(beyond - known, 0.0))
 
     def log_joint(self, X: ArrayLike, noise_covariance: ArrayLike | None = None) -> Array:
         """The logarithm of λ_j N(x_i; μ_j, Σ_j) for each row and component, of shape (p, m).
 
-        Beside a background, λ_j are shares of all rows. Gaps and known errors are as in
-        :meth:`log_prob`.
+        If there is a background, λ_j are shares of all rows including it. Gaps and noise are
+        treated as in :meth:`log_prob`.
         """
         log_joint = self._log_joint(X, noise_covariance)
         if self._background is None:
@@ -246,7 +275,7 @@ class Mixture(AtomDistribution):
         return log_joint + float(np.log1p(-self._background.share))
 
     def _log_joint(self, X: ArrayLike, noise_covariance: ArrayLike | None) -> Array:
-        X = self._checked_rows(X)
+        X = self._check_rows(X)
         if noise_covariance is not None or not all_finite(X):
             return self._like(self._given(X, noise_covariance).log_joint())
         xp = namespace(X, self.means)
@@ -263,7 +292,7 @@ class Mixture(AtomDistribution):
                 self._atoms.covariance.apply(whitener, j, rows - self.means[j, :])
                 for j in range(self.n_components)
             )
-            with np.errstate(over="ignore"):  # a distance beyond float64 is a density of 0
+            with np.errstate(over="ignore"):  # a distance that overflows gives density 0
                 squares = [xp.sum(w * w, axis=1) for w in whitened]
             return constant[None, :] - 0.5 * xp.stack(squares, axis=1)
 
@@ -281,19 +310,20 @@ class Mixture(AtomDistribution):
         noise_covariance: ArrayLike | None = None,
         random_state: RandomState = None,
     ) -> Array:
-        """Fill the gaps (NaN) in the rows of X with what is expected there; (p, n).
+        """Fill the gaps (NaN) in the rows of X with their expected values; (p, n).
 
-        With ``draws`` each gap is filled at random so many times: (draws, p, n). Values that are
-        there stay as they are. Gaps of an outlier are filled as if nothing of it were known.
+        With ``draws``, each gap is filled that many times with random values: (draws, p, n).
+        Observed values stay as they are. Gaps of an outlier are filled as if none of its values
+        were known.
         """
-        given = self._given(X := self._checked_rows(X), noise_covariance)
+        given = self._given(X := self._check_rows(X), noise_covariance)
         out = None if self._background is None else self.outlier_probability(X, noise_covariance)
         if draws is None:
             expected = given.means() if out is None else given.means_beside(out)
             return self._like(np.where(given.rows.seen, given.rows.X, expected))
         if isinstance(draws, bool) or not isinstance(draws, int | np.integer) or draws < 1:
             raise ValueError(f"draws must be a whole number of at least 1, got {draws!r}")
-        drawn = given.draws(int(draws), rng := seeded(random_state))
+        drawn = given.draws(int(draws), rng := numpy_generator(random_state))
         if out is not None and np.any(apart := rng.uniform(size=drawn.shape[:2]) < out):
             drawn[apart] = to_numpy(self.sample(int(apart.sum()), rng)[0])
         return self._like(np.where(given.rows.seen, given.rows.X, drawn))
@@ -301,12 +331,12 @@ class Mixture(AtomDistribution):
     def denoise(
         self, X: ArrayLike, noise_covariance: ArrayLike | None = None
     ) -> tuple[Array, Array]:
-        """What lies behind each row: the mean (p, n) and the covariance (p, n, n), given the row.
+        """The mean (p, n) and covariance (p, n, n) of each row's noiseless values, given the row.
 
-        ``noise_covariance`` is that of known errors in the rows, in the shapes that
+        ``noise_covariance`` is that of known noise in the rows, in the shapes that
         :class:`Samples` takes. NaN in X is a gap.
         """
-        means, covariances = self._given(self._checked_rows(X), noise_covariance).posterior()
+        means, covariances = self._given(self._check_rows(X), noise_covariance).posterior()
         return self._like(means), self._like(covariances)
 
     def _given(self, X: Array, noise_covariance: ArrayLike | None) -> MixtureGiven:
@@ -317,7 +347,7 @@ class Mixture(AtomDistribution):
         return MixtureGiven(self._atoms, ObservedRows(rows, noise_of_rows(noise, rows)))
 
     def _like(self, array: np.ndarray) -> Array:
-        """An array of results in the library of the mixture, and on its device."""
+        """Convert results to the library and device of the mixture."""
         xp = namespace(self.means)
         return xp.asarray(array, dtype=self.means.dtype, device=array_device(self.means))
 
@@ -338,8 +368,8 @@ class Mixture(AtomDistribution):
     def condition(self, features: Features, values: ArrayLike) -> Mixture:
         """The mixture of the other features, given that ``features`` take ``values``.
 
-        The covariances of ``features`` must not be singular. A background has the share that the
-        values give it.
+        The covariances of ``features`` must not be singular. The share of a background becomes its
+        probability given the values.
         """
         given_positions = feature_positions(features, self.n_features)
         kept_positions = np.setdiff1d(np.arange(self.n_features), given_positions)
@@ -383,7 +413,7 @@ class Mixture(AtomDistribution):
         except ValueError as error:
             raise ValueError(f"{path} is not a momentmix model: {error}") from error
 
-    def _checked_rows(self, X: ArrayLike) -> Array:
+    def _check_rows(self, X: ArrayLike) -> Array:
         X = as_float_array(like(X, self.means), "X", (2,))
         if X.shape[1] != self.n_features:
             raise ValueError(

@@ -6,22 +6,24 @@ from typing import NamedTuple
 
 import numpy as np
 
-from momentmix.distributions.centred_sums import CentredSums, checked_missing
+from momentmix.distributions.centred_sums import CentredSums, check_missing
 from momentmix.support.array import read_only
 from momentmix.tensors.packed import size_in_words, total_size
 
-#: Largest packed vector in entries (2 GiB); beyond it the moments of samples stay implicit.
+#: The most entries of a packed vector (2 GiB); if there are more, the moments of samples are not
+#: formed. A round number that was not tuned.
 MOST_ENTRIES = 1 << 28
+#: What files of moments begin with; VERSION increases with every incompatible change.
 FORMAT, VERSION = "momentmix-moments", 1
-#: The names of the arrays. The names of the features are there if there are any, and the squares of
-#: the weights are not in old files.
+#: The names of the arrays. "names" exists only if the features have names, and old files lack
+#: "squares", the sum of the squared weights.
 MEMBERS = ("format", "version", "order", "missing", "count", "centre", "sums", "names", "squares")
 _OPTIONAL = {"names", "squares"}
 _VECTORS = ("centre", "sums")
 
 
-def checked_size(width: int, d: int) -> int:
-    """The number of moments up to order d of so many features; a MemoryError if they are many."""
+def check_size(width: int, d: int) -> int:
+    """The number of moments up to order d of ``width`` features; MemoryError if it is too large."""
     size = total_size(width, d)
     if size > MOST_ENTRIES:
         raise MemoryError(
@@ -33,7 +35,7 @@ def checked_size(width: int, d: int) -> int:
 
 
 class MomentState(NamedTuple):
-    """All that makes up the moments of a stream of rows."""
+    """Everything that defines the moments of a stream of rows."""
 
     n_rows: int
     sums: CentredSums
@@ -41,7 +43,7 @@ class MomentState(NamedTuple):
 
 
 def state_arrays(state: MomentState) -> dict[str, np.ndarray]:
-    """The state as arrays of numbers and text, which refuse to be written into."""
+    """The state as read-only arrays of numbers and text."""
     names = {} if state.names is None else {"names": np.array(state.names)}
     return {
         **names,
@@ -56,8 +58,8 @@ def state_arrays(state: MomentState) -> dict[str, np.ndarray]:
     }
 
 
-def checked_state(arrays: dict[str, np.ndarray]) -> MomentState:
-    """What :func:`state_arrays` gave, perhaps by way of a file; a ValueError if it cannot be."""
+def check_state(arrays: dict[str, np.ndarray]) -> MomentState:
+    """The state from arrays of :func:`state_arrays`; a ValueError if they are not valid."""
     absent = set(MEMBERS) - _OPTIONAL - set(arrays)
     if absent:
         raise ValueError(f"it lacks {', '.join(sorted(absent))}")
@@ -72,10 +74,10 @@ def checked_state(arrays: dict[str, np.ndarray]) -> MomentState:
     if order < 1 or len(centre) < 1:
         raise ValueError(f"its order is {order}, of {len(centre)} features")
     names = _names(arrays["names"], len(centre)) if "names" in arrays else None
-    missing = checked_missing(str(arrays["missing"]))
+    missing = check_missing(str(arrays["missing"]))
     belong = total_size(len(centre) * (2 if missing == "pairwise" else 1), order)
     if sums.shape != (belong,):
-        raise ValueError(f"it holds {sums.size} sums where {size_in_words(belong)} belong")
+        raise ValueError(f"it holds {sums.size} sums instead of {size_in_words(belong)}")
     if count < 0 or not (np.all(np.isfinite(centre)) and np.all(np.isfinite(sums))):
         raise ValueError("it holds numbers that are not finite, or a negative count")
     squares = equal_squares(float(sums[0]), count)
@@ -85,13 +87,13 @@ def checked_state(arrays: dict[str, np.ndarray]) -> MomentState:
 
 
 def equal_squares(weight: float, count: int) -> float:
-    """Σ w² of so many rows whose weights are equal and sum to ``weight``."""
+    """Σ w² of ``count`` rows with equal weights that sum to ``weight``."""
     return weight / max(count, 1) * weight
 
 
 def _not_negative(array: np.ndarray) -> float:
     if array.dtype.kind != "f" or array.shape != () or not array >= 0:
-        raise ValueError("its squares of weights are not a number that is not negative")
+        raise ValueError("its sum of squares of weights is not a number of at least 0")
     return float(array)
 
 

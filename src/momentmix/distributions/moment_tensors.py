@@ -1,4 +1,4 @@
-"""MomentTensors: moments of orders 0..d of a stream of rows, in one pass, mergeable.
+"""MomentTensors: moments of orders 0..d of a stream of rows, from one pass.
 
 They are sums over rows, so parts of the data can be read in any order, on any machine, and added.
 """
@@ -14,12 +14,12 @@ import numpy.typing as npt
 
 from momentmix.blocks.dask_rows import DaskRows, DaskTable, DaskWeights, is_dask
 from momentmix.blocks.sources import Source, block_rows
-from momentmix.distributions.centred_sums import CentredSums, Missing, checked_missing, sums_of_rows
+from momentmix.distributions.centred_sums import CentredSums, Missing, check_missing, sums_of_rows
 from momentmix.distributions.moment_state import (
     MEMBERS,
     MomentState,
-    checked_size,
-    checked_state,
+    check_size,
+    check_state,
     equal_squares,
     state_arrays,
 )
@@ -93,8 +93,8 @@ class MomentTensors:
             raise ValueError(
                 f"n_features and order must be at least 1, got n_features={n}, order={d}"
             )
-        width = n if checked_missing(missing) == "error" else 2 * n
-        size = checked_size(width, d)
+        width = n if check_missing(missing) == "error" else 2 * n
+        size = check_size(width, d)
         if d > MOST_ORDER:
             raise ValueError(f"moments are kept up to order {MOST_ORDER}, got order={d}")
         self.n_features, self.order, self.missing = n, d, missing
@@ -104,7 +104,7 @@ class MomentTensors:
         self._hold(0, CentredSums(np.zeros(n), np.zeros(size), d, missing, 0.0))
 
     def _hold(self, count: int, sums: CentredSums) -> MomentTensors:
-        # What has been asked of the sums: moments about centres, polynomials with weights.
+        # Results computed from the sums and kept: moments about centres, weighted polynomials.
         self._about: dict[bytes, np.ndarray] = {}
         self._polynomials: dict[tuple[float, ...], Polynomial] = {}
         self.count, self._sums = count, sums
@@ -157,9 +157,9 @@ class MomentTensors:
     def from_sums(
         cls, count: int, centre: np.ndarray, sums: np.ndarray, order: int
     ) -> MomentTensors:
-        """Make moments from packed sums about a centre, which were made elsewhere.
+        """Make moments from packed sums about a centre that were computed elsewhere.
 
-        They are taken to be sums over ``count`` rows of equal weight.
+        They must be sums over ``count`` rows of equal weight.
         """
         alike = equal_squares(float(sums[0]), count)
         about = CentredSums(centre, sums, order, "error", alike)
@@ -171,7 +171,7 @@ class MomentTensors:
         weights: ArrayLike | None = None,
         noise_covariance: ArrayLike | None = None,
     ) -> MomentTensors:
-        """Add the rows of X, and forget them; nothing changes if an error is raised.
+        """Add the rows of X without keeping them; nothing changes if an exception is raised.
 
         Parameters
         ----------
@@ -191,9 +191,9 @@ class MomentTensors:
         return self
 
     def merge(self, other: MomentTensors) -> MomentTensors:
-        """Add all that ``other`` has seen.
+        """Add all rows of ``other``.
 
-        ``a + b`` gives the sum and leaves both as they are. If one of them is pairwise, so is that.
+        ``a + b`` returns the sum and changes neither. The sum is pairwise if one of them is.
         """
         if not isinstance(other, MomentTensors):
             raise TypeError(f"other must be MomentTensors, got {type(other).__name__}")
@@ -209,12 +209,12 @@ class MomentTensors:
     def __add__(self, other: MomentTensors) -> MomentTensors:
         if not isinstance(other, MomentTensors):
             return NotImplemented
-        if self.missing != other.missing:  # rows without gaps can be among rows with some
+        if self.missing != other.missing:  # pairwise sums can include rows without gaps
             return self.with_gaps() + other.with_gaps()
         return self.copy().merge(other)
 
     def __sub__(self, other: MomentTensors) -> MomentTensors:
-        """The moments of the rows that are in these and not in ``other``, whose rows must be."""
+        """The moments without the rows of ``other``, all of which must be among these rows."""
         if not isinstance(other, MomentTensors):
             return NotImplemented
         self._check_alike(other, "taken out of")
@@ -224,14 +224,14 @@ class MomentTensors:
                 "all rows of b"
             )
         left, new = self.count - other.count, self._empty(self.missing)
-        # Of nothing, not even rounding is left.
+        # If no row is left, no rounding errors may be left either.
         return new._hold(left, self._sums.minus(other._sums)) if left else new
 
     def decay(self, factor: float) -> MomentTensors:
         """Let all rows seen so far count less: each weight becomes ``factor`` times what it was.
 
-        The moments themselves stay as they are, and so does ``count``. But rows that come later
-        count more beside these. Call it before each batch, and old rows are forgotten gradually.
+        The moments themselves and ``count`` do not change, but rows that come later count more in
+        comparison. Call it before each batch to forget old rows gradually.
 
         Parameters
         ----------
@@ -260,7 +260,7 @@ class MomentTensors:
         return MomentTensors(self.n_features, self.order, missing=missing, feature_names=names)
 
     def _add(self, count: int, sums: CentredSums) -> None:
-        # Made first and held last, so that an error or Ctrl-C leaves the old state.
+        # Stored only when complete, so that an exception or Ctrl-C leaves the old state.
         self._hold(self.count + count, self._sums.plus(sums) if self.count else sums)
 
     @property
@@ -270,10 +270,10 @@ class MomentTensors:
 
     @property
     def effective_count(self) -> float:
-        """How many rows of equal weight these are worth: (Σw)² / Σw², and at most ``count``.
+        """The effective number of rows, (Σw)² / Σw², which is at most ``count``.
 
-        Means over rows of unequal weights err like means over so many rows. Fits take this for the
-        size of the sample.
+        Means over rows of unequal weight are as accurate as means over this many rows of equal
+        weight. Fits use it as the sample size.
         """
         return self._sums.worth(self.count)
 
@@ -364,13 +364,13 @@ class MomentTensors:
             raise ValueError(f"{path} does not hold moments: {error}") from error
 
     def state(self) -> dict[str, np.ndarray]:
-        """All that there is to know, as arrays of numbers."""
+        """The whole state, as arrays of numbers and text."""
         return state_arrays(MomentState(self.count, self._sums, self.feature_names))
 
     @classmethod
     def from_state(cls, state: dict[str, np.ndarray]) -> MomentTensors:
-        """Make moments from what :meth:`state` gave; a ValueError if it cannot be."""
-        count, sums, names = checked_state(state)
+        """Make moments from the result of :meth:`state`; a ValueError if it is not valid."""
+        count, sums, names = check_state(state)
         new = cls(len(sums.centre), sums.order, missing=sums.missing, feature_names=names)
         return new._hold(count, sums)
 

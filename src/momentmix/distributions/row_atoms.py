@@ -1,4 +1,4 @@
-"""Rows as users give them to be summed: checked, with their weights and minus their noise."""
+"""Check the rows that users pass for sums, with their weights and their noise."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from momentmix.support.array import (
 def row_atoms(
     X: ArrayLike, weights: ArrayLike | None, noise_covariance: ArrayLike | None, n: int
 ) -> Atoms:
-    """Rows (p, n) as atoms of the weights 1.0 or (p,), whose covariance is minus the noise."""
+    """Rows (p, n) as atoms with weights 1.0 or (p,) and minus the noise as their covariance."""
     rows = as_float_array(X, "X", (2,))
     if rows.shape[1] != n:
-        raise ValueError(f"X has {rows.shape[1]} column(s), but these moments are of {n}")
+        raise ValueError(f"X has {rows.shape[1]} column(s), but these moments have {n} features")
     row_weights: Array | float = 1.0
     if weights is not None:
-        row_weights = _checked_weights(like(weights, rows), rows)
+        row_weights = _check_weights(like(weights, rows), rows)
     noise: Covariance = Zero(n)
     if noise_covariance is not None:
         noise = checked_noise(like(noise_covariance, rows), int(rows.shape[0]), n).negative()
@@ -37,7 +37,7 @@ def row_atoms(
     return atoms if can_be_written(rows) or on_accelerator(rows) else atoms.on(np.empty(0))
 
 
-def _checked_weights(weights: ArrayLike, X: Array) -> Array:
+def _check_weights(weights: ArrayLike, X: Array) -> Array:
     checked = as_float_array(weights, "weights", (1,))
     xp = namespace(X, checked)
     if checked.shape[0] != X.shape[0]:

@@ -1,4 +1,4 @@
-"""Samples: an empirical distribution, with weights and a known noise to take out."""
+"""Samples: an empirical distribution with weights, from which known noise can be taken out."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class Samples(AtomDistribution):
         return dense_moment(self, order)
 
     def as_gradient(self, weights: Array, means: Array, covariances: Array | None) -> Gradient:
-        """Name the derivatives by what they are taken in: weights, X, noise covariance."""
+        """Label the derivatives by parameter: weights, X, noise covariance."""
         return Gradient(weights, means, None if covariances is None else -covariances)
 
     def __repr__(self) -> str:
@@ -142,7 +142,7 @@ def debiased_moment(X: ArrayLike, covariance: ArrayLike, order: int) -> Array:
     See Also
     --------
     Samples : ``Samples(X, noise_covariance=covariance)`` has this moment without forming it.
-    symmetric_cp : Takes such a moment apart into vectors.
+    symmetric_cp : Decomposes such a moment into vectors.
 
     Notes
     -----
@@ -153,7 +153,7 @@ def debiased_moment(X: ArrayLike, covariance: ArrayLike, order: int) -> Array:
 
 
 def check_weights(weights: Array, count: int, what: str) -> Array:
-    """``weights`` (count,), finite, not negative, and summing to 1 up to rounding."""
+    """Check that weights (count,) are finite, not negative, and sum to 1 up to rounding."""
     xp = namespace(weights)
     if tuple(weights.shape) != (count,):
         raise ValueError(

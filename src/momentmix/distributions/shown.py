@@ -22,7 +22,7 @@ def mixture_in_words(mixture: Mixture) -> str:
 
 
 def mixture_in_html(mixture: Mixture) -> str:
-    """The same as a table."""
+    """The same as an HTML table."""
     body = "".join(
         f"<tr><td>{j}</td><td>{escape(w)}</td><td>{escape(mu)}</td></tr>"
         for j, (w, mu) in enumerate(_rows(mixture))

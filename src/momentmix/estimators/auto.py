@@ -1,4 +1,4 @@
-"""The number of components and the covariance type, where they are left to the rows."""
+"""The choice of the number of components and the covariance type, if these are "auto"."""
 
 from __future__ import annotations
 
@@ -13,29 +13,33 @@ from momentmix.covariance import COVARIANCE_TYPES
 from momentmix.data.observed import ObservedData
 from momentmix.data.sources import AtomData, Data
 from momentmix.fitting.asked import Sizes
-from momentmix.fitting.plan import Plan, plan_mixture
-from momentmix.fitting.sweep import Found, best_of, can_sweep, searched, sweep
+from momentmix.fitting.plan import Plan, plan_likelihood
+from momentmix.fitting.sweep import Found, best_of, can_sweep, search_again, sweep
 from momentmix.support.checks import generator
 
 if TYPE_CHECKING:
-    from momentmix.estimators.moment_mixture import MomentMixture
+    from momentmix.estimators.gaussian_mixture import GaussianMixture
 
-#: Components that "auto" tries at most, and numbers in a row that have to be worse before it stops.
+#: "auto" tries at most MOST components, and stops when PATIENCE numbers in a row were no better.
+#: Both are round numbers that were not tuned; larger ones take more time and may find more
+#: components.
 MOST, PATIENCE = 10, 3
 
 
-def refuse_auto(estimator: MomentMixture, why: str) -> None:
-    """An error that names what was left open, where it cannot be found out."""
+def refuse_auto(estimator: GaussianMixture, why: str) -> None:
+    """Raise an error that names the parameters that are "auto" and cannot be chosen."""
     parameters = {name: getattr(estimator, name) for name in ("n_components", "covariance_type")}
     left_open = " and ".join(f"{name}='auto'" for name, value in parameters.items()
                              if value == "auto")  # fmt: skip
     raise ValueError(f"{left_open} compares likelihoods of rows in memory: {why}")
 
 
-def chosen(estimator: MomentMixture, data: Data | ObservedData, rng: np.random.Generator) -> Found:
+def choose(
+    estimator: GaussianMixture, data: Data | ObservedData, rng: np.random.Generator
+) -> Found:
     """The fit of lowest BIC among all numbers and types that the estimator leaves open."""
     if not isinstance(data, AtomData | ObservedData):
-        refuse_auto(estimator, "elsewhere, choose on a sample, and give what was chosen")
+        refuse_auto(estimator, "for rows elsewhere, choose on a sample, and give the result here")
     assert isinstance(data, AtomData | ObservedData)
     name, m = estimator.covariance_type, estimator.n_components
     types = COVARIANCE_TYPES if name == "auto" else (name,)
@@ -43,8 +47,7 @@ def chosen(estimator: MomentMixture, data: Data | ObservedData, rng: np.random.G
     if not sweeps(estimator, data):
         refuse_auto(
             estimator,
-            "polish=None or 'newton', max_iter=0, a start of one's own and starts by moments (init "
-            "together with n_init) do not go with it",
+            "it does not work with max_iter=0, a start of your own or init_params='moments'",
         )
     price = float(np.log(data.count))
     found: list[Found] = []
@@ -55,10 +58,10 @@ def chosen(estimator: MomentMixture, data: Data | ObservedData, rng: np.random.G
     best = best_of(found)
     if found[-1].fit.interrupted:
         return replace(best, fit=replace(best.fit, interrupted=True))
-    return searched(best, generator(estimator.random_state))
+    return search_again(best, generator(estimator.random_state))
 
 
-def sweeps(estimator: MomentMixture, data: AtomData | ObservedData) -> bool:
+def sweeps(estimator: GaussianMixture, data: AtomData | ObservedData) -> bool:
     """Whether fits of several numbers can share their work with these settings."""
     means, weights = estimator.means_init, estimator.weights_init
     widths = estimator.covariances_init, estimator.precisions_init
@@ -68,7 +71,7 @@ def sweeps(estimator: MomentMixture, data: AtomData | ObservedData) -> bool:
 
 
 def fits_of(
-    estimator: MomentMixture,
+    estimator: GaussianMixture,
     data: AtomData | ObservedData,
     covariance_type: str,
     numbers: Sequence[int],
@@ -78,9 +81,9 @@ def fits_of(
     price: float | None,
     callback: Callable[[Found], None] = lambda found: None,
 ) -> list[Found]:
-    """Fits of one covariance type and some numbers of components, as the estimator would make them.
+    """Fits of one covariance type and some numbers of components, with the estimator's settings.
 
-    See ``fitting.sweep.sweep`` for the rest.
+    See ``fitting.sweep.sweep`` for the other arguments.
     """
     return sweep(
         data,
@@ -89,27 +92,26 @@ def fits_of(
         rng,
         patience=patience,
         price=price,
-        order=estimator.order,
         callback=callback,
     )
 
 
-def fitted_as(estimator: MomentMixture, found: Found) -> MomentMixture:
-    """An estimator with the same settings, the number and the type of a fit, and that fit."""
+def estimator_with(estimator: GaussianMixture, found: Found) -> GaussianMixture:
+    """An estimator with the same settings that holds a fit, and has its number and type."""
     one = with_choice(estimator, found.plan.kind.name, found.plan.m)
     one._conclude(found.problem, found.fit)
     return one
 
 
 def plan_of(
-    estimator: MomentMixture, data: AtomData | ObservedData, covariance_type: str, m: int
+    estimator: GaussianMixture, data: AtomData | ObservedData, covariance_type: str, m: int
 ) -> Plan:
-    """The plan of a fit with a number and a type, whatever the estimator says of these."""
+    """The plan of a fit with this number and type, which replace those of the estimator."""
     sizes = Sizes(data.n, data.rows, data.order, data.place)
-    return plan_mixture(with_choice(estimator, covariance_type, m), sizes, None)
+    return plan_likelihood(with_choice(estimator, covariance_type, m), sizes, None)
 
 
-def with_choice(estimator: MomentMixture, covariance_type: str, m: int) -> MomentMixture:
+def with_choice(estimator: GaussianMixture, covariance_type: str, m: int) -> GaussianMixture:
     """The same settings, with a type and a number."""
     one = copy(estimator)
     one.n_components, one.covariance_type = m, covariance_type

@@ -1,37 +1,37 @@
-"""What the estimators share: one fit for rows wherever they are and for moments, and streams.
+"""The base of the estimators: one fit for rows in memory, on a device, on a cluster, in batches.
 
-An estimator says how its parameters are checked, and which plan and which problem they make; the
-rest is here. A fit that is refused leaves the estimator as it was.
+An estimator has a table of the values that its parameters may have, and makes a plan and a problem
+from them; the rest is here. A fit that is refused leaves the estimator as it was.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
 from momentmix.blocks.dask_rows import DaskRows, feature_names, is_dask
 from momentmix.blocks.device_rows import DeviceRows
+from momentmix.blocks.rows import BlockRows
+from momentmix.blocks.sources import Source, block_rows
 from momentmix.data.blocks import BlockData
 from momentmix.data.content import LARGE_DATA
-from momentmix.data.gaps import check_gaps
 from momentmix.data.observed import ObservedData
+from momentmix.data.parameters import outlier_share
 from momentmix.data.rows import rows_to_fit
-from momentmix.data.sources import AtomData, Data, TensorData, data_of
+from momentmix.data.sources import AtomData, Data
 from momentmix.distributions.mixture import Mixture
-from momentmix.distributions.moment_tensors import MomentTensors
 from momentmix.estimators.collapse import warn_of_collapse, warn_of_constant_columns, warn_of_end
 from momentmix.estimators.predictions import MixturePredictions
-from momentmix.estimators.rows import Table, checked_rows
+from momentmix.estimators.rows import Table, check_rows
 from momentmix.fitting.asked import Sizes
 from momentmix.fitting.plan import Plan
 from momentmix.fitting.problem import Problem, mixture_of
 from momentmix.fitting.solve import solve
 from momentmix.matching.fit import Fit
-from momentmix.moments.distribution import AtomDistribution
 from momentmix.observed import noise_of_rows
 from momentmix.support.array import (
     Array,
@@ -51,53 +51,30 @@ if TYPE_CHECKING:
 
 #: Reads the data of a fit, as often as it is called.
 Reader: TypeAlias = Callable[[], Data | ObservedData]
-#: Attributes that a fit makes, besides those about features.
-SOLVED = (
-    "weights_",
-    "means_",
-    "covariances_",
-    "precisions_",
-    "precisions_cholesky_",
-    "mixture_",
-    "converged_",
-    "interrupted_",
-    "n_iter_",
-    "n_passes_",
-    "objective_",
-    "lower_bound_",
-    "lower_bounds_",
-    "agreement_",
-    "log_posterior_",
-    "prior_strength_",
-    "collapsed_",
-    "history_",
-)
 
 
 class MixtureEstimator(MixturePredictions):
-    """What the estimators share: fits to rows, to moments and to streams."""
+    """The base of the estimators: fits to rows, wherever they are."""
 
     n_components: int | Literal["auto"]
     max_iter: int
-    tol: float
     n_jobs: int | None
     precisions_: np.ndarray | None
     precisions_cholesky_: np.ndarray | None
-    #: Attributes that a stream of partial_fit makes when they are asked for.
-    _solved: tuple[str, ...] = SOLVED
-    #: What the rows were like, and so what is given back is: an array without rows, in their
-    #: library, dtype and on their device. Fits themselves are in float64.
+    #: Parameters that users may expect here, and what to use instead.
+    _instead: ClassVar[Mapping[str, str]] = {}
+    #: An array without rows in the library and dtype and on the device of the rows, which results
+    #: take over. Fits themselves are in float64.
     _like: Array = np.empty((0, 1))
 
-    def _check_settings(self) -> None:
-        raise NotImplementedError
-
-    def _order(self, sizes: Sizes) -> int:
-        """The order of the moments that a fit without rows needs."""
-        raise NotImplementedError
+    def __new__(cls, *args: object, **settings: object) -> Self:
+        for name, instead in cls._instead.items():
+            if name in settings:
+                raise TypeError(f"{cls.__name__} has no parameter {name!r}: {instead}")
+        return super().__new__(cls)
 
     def _plan(self, sizes: Sizes) -> Plan:
-        """What the parameters mean for data of a size."""
+        """The plan that the parameters make for data of this size."""
         raise NotImplementedError
 
     def _problem(self, data: Data | ObservedData, plan: Plan) -> Problem:
@@ -136,8 +113,8 @@ class MixtureEstimator(MixturePredictions):
         -------
         self
         """
-        self._check_settings()
-        return self._fitted(lambda: self._data(X, sample_weight, noise_covariance))
+        self._validate_params()  # type: ignore[no-untyped-call]
+        return self._fit(lambda: self._data(X, sample_weight, noise_covariance))
 
     def fit_predict(
         self,
@@ -166,79 +143,115 @@ class MixtureEstimator(MixturePredictions):
         fitted = self.fit(X, y, sample_weight, noise_covariance)
         return fitted.predict(X, noise_covariance)
 
-    def fit_moments(self, P: object, y: object = None) -> Self:
-        """Fit the mixture to the moments of a distribution, without rows.
+    def fit_batches(
+        self,
+        source: Source,
+        *,
+        columns: Sequence[Hashable] | None = None,
+        weights: Hashable | None = None,
+        device: str | None = None,
+    ) -> Self:
+        """Fit the mixture to rows that come in batches, which need not fit into memory.
 
-        Without rows there is no likelihood, so this is the moment estimate, without polish.
+        A fit of moments reads the rows once, and a likelihood fit reads them again in each of its
+        last steps. At most a few batches are in memory at a time. Null and NaN are gaps.
 
         Parameters
         ----------
-        P : MomentTensors, Samples or Mixture
-            The distribution whose moments are matched. Samples may have known noise to take out.
-        y : ignored
-            It is there because scikit-learn's pipelines pass it.
+        source : table, stream, batches, or function
+            Where the rows are. It may be a Polars LazyFrame or DataFrame, a DuckDB relation or
+            query, a pyarrow Table, Dataset, RecordBatchReader or Flight reader, or anything else
+            with an Arrow C stream; a Spark DataFrame, or a Dask array or DataFrame, whose sums are
+            made on the cluster; a list or generator of batches, such as
+            ``pandas.read_csv(path, chunksize=100_000)``, each of them an array (p, n), a table, or
+            a pair of one of these and weights (p,); or a function without arguments that gives one
+            of all these. Readers and generators can be read once, which is enough for
+            :class:`MomentMixture`. A function can be called again for each pass.
+        columns : sequence of str, optional
+            The names of the columns that are features. By default they are all but ``weights``.
+        weights : str, optional
+            The name of the column that says how many times each row counts.
+        device : str, optional
+            A device of PyTorch, such as "cuda", to which batches are copied, and on which sums are
+            then made. The rows need not fit there. The next batch is read and copied meanwhile,
+            but for functions, generators and lists of yours. What was fitted comes back as NumPy's
+            arrays.
 
         Returns
         -------
         self
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from momentmix import GaussianMixture
+        >>> def batches():
+        ...     rng = np.random.default_rng(0)
+        ...     for _ in range(20):
+        ...         yield rng.normal(size=(1000, 2)) + 6 * rng.integers(2, size=(1000, 1))
+        >>> fit = GaussianMixture(2, random_state=0).fit_batches(batches)
+        >>> np.sort(fit.means_[:, 0]).round(1) + 0.0
+        array([0., 6.])
         """
-        self._check_settings()
-        data = data_of(P)
-        if isinstance(P, MomentTensors):
-            check_gaps(P)
-        if isinstance(data, AtomData) and abs(data.mass - 1) > 1e-6:
-            raise ValueError(
-                f"the weights of P sum to {data.mass:g}, but those of a mixture sum to 1; of one "
-                "order alone symmetric_cp leaves them open, so give it weights over the orders"
-            )
+        self._validate_params()  # type: ignore[no-untyped-call]
+        rows = block_rows(source, columns, weights, once=self._reads_once, device=device)
 
         def read() -> Data:
-            self._note_features(data.n, getattr(P, "feature_names", None))
-            if isinstance(P, AtomDistribution) and foreign(P.atoms.means):
-                self._like = empty_like_rows(P.atoms.means)
-            return data
+            self._note_features(rows.n, rows.names)
+            return self._data_of_blocks(rows)
 
-        return self._fitted(read, rows=False)
+        self._fit(read)
+        if not rows.again:  # the fit was given moments, and does not know of the pass
+            self.n_passes_ += rows.n_passes
+        return self
 
-    def _fitted(self, read: Reader, rows: bool = True) -> Self:
-        with self._kept_if_refused():
+    @property
+    def _reads_once(self) -> bool:
+        """Whether one pass over the rows is enough."""
+        return False
+
+    def _data_of_blocks(self, rows: BlockRows) -> Data:
+        return BlockData(rows)
+
+    def _fit(self, read: Reader, rows: bool = True) -> Self:
+        with self._restore_if_refused():
             self._solve(read, rows)
             for name in ("moments_", "_noisy_stream"):  # a stream ends here
                 self.__dict__.pop(name, None)
         return self
 
     def _solve(self, read: Reader, rows: bool) -> None:
-        """Read the data, fit, and set what was found; without ``rows`` from moments alone."""
+        """Read the data, fit, and set the attributes; without ``rows`` from moments alone."""
         with thread_limit(self.n_jobs):
-            problem, plan, hurried = self._prepared(read, rows)
-            fit = solve(problem, plan, generator(self.random_state), hurried)
+            problem, plan, interrupted = self._prepare(read, rows)
+            fit = solve(problem, plan, generator(self.random_state), interrupted)
             self._conclude(problem, fit)
 
     def _conclude(self, problem: Problem, fit: Fit) -> None:
-        """Set what was found, in the coordinates of the problem, and warn of what is wrong."""
+        """Set the attributes from a fit in the coordinates of the problem, and warn if need be."""
         collapse = problem.collapse(fit)
         try:
-            fit = problem.restored(fit)
-        except KeyboardInterrupt:  # there is a fit, which is not to be lost
-            fit = problem.restored(replace(fit, interrupted=True))
+            fit = problem.restore(fit)
+        except KeyboardInterrupt:  # keep the fit that there is
+            fit = problem.restore(replace(fit, interrupted=True))
         self._set(problem, fit)
         warn_of_constant_columns(problem.constant, self.mixture_)
         if collapse is not None:
             self.collapsed_ = np.flatnonzero(collapse.flat | collapse.thin)
             warn_of_collapse(collapse, self.mixture_, of_rows=problem.likelihood is not None)
 
-    def _prepared(self, read: Reader, rows: bool) -> tuple[Problem, Plan, bool]:
-        """The problem and the plan; and whether Ctrl-C came meanwhile, so that a guess has to do.
+    def _prepare(self, read: Reader, rows: bool) -> tuple[Problem, Plan, bool]:
+        """The problem and the plan, and whether Ctrl-C came meanwhile, so that a guess must do.
 
-        Even a guess needs the rows, their mean and their covariance, so these are made again. A
-        pass over the rows for more moments is not. Elsewhere everything takes a pass, and
+        Even a guess needs the rows, their mean and their covariance, so after Ctrl-C these are
+        computed again, but no further moments. For rows elsewhere everything takes a pass, and
         Ctrl-C ends the fit.
         """
-        hurried = False
+        interrupted = False
         try:
             data = read()
         except KeyboardInterrupt:
-            data, hurried = read(), True
+            data, interrupted = read(), True
         place = data.place if rows else "moments"
         plan = self._plan(Sizes(data.n, data.rows, data.order, place))
         try:
@@ -246,14 +259,14 @@ class MixtureEstimator(MixturePredictions):
         except KeyboardInterrupt:
             if place == "elsewhere":
                 raise
-            plan, hurried = replace(plan, tensors=False), True
+            plan, interrupted = replace(plan, tensors=False), True
             problem = self._problem(data, plan)
-        return problem, plan, hurried
+        return problem, plan, interrupted
 
     def _data(
         self, X: Table, sample_weight: Table, noise_covariance: Table = None, reset: bool = True
     ) -> Data | ObservedData:
-        """Rows as data of a fit; without ``reset`` they must be like those that were fitted."""
+        """Rows as data of a fit; without ``reset`` their columns must be those that were fitted."""
         if is_dask(X):
             data = BlockData(DaskRows(X, sample_weight, noise_covariance))
             if reset:
@@ -262,7 +275,7 @@ class MixtureEstimator(MixturePredictions):
                 self._check_features(X)
             return data
         given = X
-        X, counts = checked_rows(self, X, sample_weight, least=2, reset=reset)
+        X, counts = check_rows(self, X, sample_weight, least=2, reset=reset)
         if reset:
             self._note_likeness(given, X)
         least = 1 if self.n_components == "auto" else int(self.n_components)
@@ -285,27 +298,27 @@ class MixtureEstimator(MixturePredictions):
         return here
 
     def _stays(self, X: Array, noise_covariance: Table) -> bool:
-        """Whether the rows of a device are worked at there alone, because they are many.
+        """Whether rows on a device are processed only there, because there are many.
 
-        Fewer have a copy in the main memory, and so have those with gaps or errors, and those of
-        fits that look at all rows.
+        Fewer rows are also copied to main memory, and so are rows with gaps or errors, and rows of
+        fits that need all of them.
         """
         many = X.shape[0] * X.shape[1] > LARGE_DATA
         return many and noise_covariance is None and not self._needs_memory and all_finite(X)
 
     @property
     def _needs_memory(self) -> bool:
-        """Whether a fit has to look at all rows in the main memory."""
+        """Whether a fit needs all rows in main memory."""
         return False
 
     def _note_likeness(self, given: Table, X: Array) -> None:
-        """What is given back is in the library and on the device of what was given."""
+        """Note the library, dtype and device of the rows, which results will have too."""
         if foreign(given) and not foreign(X):
             X = as_float_array(given[:0, :], "X", (2,))
         self._like = empty_like_rows(X)
 
     def _note_features(self, n: int, names: Sequence[str] | np.ndarray | None) -> None:
-        """As scikit-learn does for tables in memory."""
+        """Note the number and names of features, as scikit-learn does for tables in memory."""
         for name in ("feature_names_in_", "_like"):
             self.__dict__.pop(name, None)
         self.n_features_in_ = int(n)
@@ -313,8 +326,8 @@ class MixtureEstimator(MixturePredictions):
             self.feature_names_in_ = np.array(names, dtype=object)
 
     @contextmanager
-    def _kept_if_refused(self) -> Iterator[None]:
-        """Names, stream and solution stay those of the last fit where a new one is refused."""
+    def _restore_if_refused(self) -> Iterator[None]:
+        """Restore all attributes if a new fit is refused."""
         before = dict(vars(self))
         try:
             yield
@@ -323,16 +336,8 @@ class MixtureEstimator(MixturePredictions):
             self.__dict__.update(before)
             raise
 
-    # Streams, of which batches.py makes the moments
-
-    def _stream_data(self) -> TensorData:
-        """The moments of the stream. Those of noisy rows may contradict each other by chance."""
-        if not self._noisy_stream:
-            check_gaps(self.moments_)
-        return TensorData(self.moments_)
-
     def _previous_solution(self) -> Mixture | None:
-        """What was solved for last, if anything was."""
+        """The mixture of the last fit, if there was one."""
         solution: Mixture | None = vars(self).get("mixture_", vars(self).get("_last_solution"))
         return solution
 
@@ -342,25 +347,24 @@ class MixtureEstimator(MixturePredictions):
         return tags
 
     def __sklearn_is_fitted__(self) -> bool:
-        return "mixture_" in vars(self) or "moments_" in vars(self)
-
-    def __getattr__(self, name: str) -> Any:
-        # Python comes here for what is not there: the fitted attributes of a stream, of which the
-        # parameters have not been asked for since its last batch.
-        if name in self._solved and "moments_" in vars(self):
-            with self._kept_if_refused():
-                self._solve(self._stream_data, rows=False)
-            return vars(self)[name]
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return "mixture_" in vars(self)
 
     # What a fit leaves
 
     def _set(self, problem: Problem, fit: Fit) -> None:
-        """Fitted attributes, from a fit in the coordinates of X."""
+        """Set the fitted attributes from a fit in the coordinates of X."""
         kind, covariances = problem.frame.kind, np.ascontiguousarray(fit.parameters.covariances)
+        self.n_components_, self.covariance_type_ = len(fit.parameters.weights), kind.name
+        self.outlier_share_ = outlier_share(fit.parameters.weights)
         precisions: tuple[np.ndarray | None, np.ndarray | None] = None, None
         if problem.definite:
-            precisions = kind.precision_cholesky(covariances)
+            try:
+                precisions = kind.precision_cholesky(covariances)
+            except np.linalg.LinAlgError as error:
+                raise ValueError(
+                    "a fitted covariance is singular; raise reg_covar, or drop constant or "
+                    "dependent features"
+                ) from error
         names = vars(self).get("feature_names_in_")
         self.mixture_ = mixture_of(kind, fit.parameters, fit.widths, names)
         weights, means = to_numpy(self.mixture_.weights), fit.parameters.means
@@ -371,16 +375,17 @@ class MixtureEstimator(MixturePredictions):
         )
         self.converged_, self.interrupted_ = bool(fit.converged), bool(fit.interrupted)
         self.n_iter_, self.n_passes_ = int(fit.n_iter), int(fit.n_passes)
-        self.objective_ = float(fit.objective)
+        self.collapsed_ = np.empty(0, dtype=np.intp)
+        warn_of_end(fit, self.max_iter)
+
+    def _set_likelihood(self, fit: Fit) -> None:
+        """Set the attributes of a likelihood fit."""
         self.lower_bound_ = float(fit.log_likelihood)
         self.lower_bounds_ = list(fit.log_likelihoods)
         self.agreement_ = fit.agreement
         self.log_posterior_ = float(fit.log_posterior)
         self.prior_strength_ = float(fit.prior_strength)
-        self.collapsed_ = np.empty(0, dtype=np.intp)
-        self.history_ = list(fit.history)
-        warn_of_end(fit, self.max_iter, self.tol)
 
     def _as_given(self, array: np.ndarray) -> Any:
-        """In the library and the precision of the rows, and on their device."""
+        """The array in the library and precision of the rows, and on their device."""
         return as_like(array, self._like)

@@ -1,4 +1,4 @@
-"""Warnings of fits that did not come to their end, and of components that are not to be trusted."""
+"""Warnings about fits that did not converge, and components that are not to be trusted."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from momentmix.matching.fit import Fit
 from momentmix.support.warnings import CollapseWarning, warn_user
 
 
-def warn_of_end(fit: Fit, max_iter: int, tol: float) -> None:
-    """Warn of a fit that was interrupted, or did not converge."""
+def warn_of_end(fit: Fit, max_iter: int) -> None:
+    """Warn if a fit was interrupted or did not converge."""
     if fit.interrupted:
         warn_user("the fit was interrupted; the attributes hold the best parameters so far")
     elif not fit.converged:
         warn_user(
-            f"the fit did not converge in max_iter={max_iter} iterations; raise max_iter or tol "
-            f"(now {tol:g}), or ask for fewer components"
+            f"the fit did not converge in max_iter={max_iter} iterations; raise max_iter, or ask "
+            "for fewer components"
         )
 
 
 def warn_of_constant_columns(places: Sequence[int], mixture: Mixture) -> None:
-    """Warn of columns with one value, by name: they tell no groups, and new values are odd."""
+    """Warn by name of columns with one value, which tell nothing about groups."""
     if not places:
         return
     names = [
@@ -43,9 +43,9 @@ def warn_of_constant_columns(places: Sequence[int], mixture: Mixture) -> None:
 
 
 def warn_of_collapse(collapse: Collapse, mixture: Mixture, of_rows: bool) -> None:
-    """Warn of components that rest on too few rows, or have no extent.
+    """Warn of components that rest on too few rows or have no extent.
 
-    Moments alone do not tell whether rows are to blame, or too few moments.
+    For fits of moments alone, the cause may be the rows or too few moments.
     """
     flat, thin, counts = collapse
     said = []
@@ -62,15 +62,14 @@ def warn_of_collapse(collapse: Collapse, mixture: Mixture, of_rows: bool) -> Non
         )
         if not of_rows:
             what = (
-                "a width in some direction that these moments do not tell; moments of a higher "
-                "order or of more rows tell more, unless columns depend on each other"
+                "a width in some direction that these moments do not determine; moments of a "
+                "higher order or of more rows may, unless columns depend on each other"
             )
         said.append(f"{_which(flat, 'have')} {what}")
     if said:
         warn_user(
-            f"{'; '.join(said)}. What they look like may be chance, and BIC and AIC mean "
-            "little: ask for fewer components or a simpler covariance_type, or look at the "
-            "columns",
+            f"{'; '.join(said)}. Their shape may be noise, and BIC and AIC mean little: ask for "
+            "fewer components or a simpler covariance_type, or look at the columns",
             CollapseWarning,
         )
 

@@ -1,21 +1,23 @@
-"""KnownCovarianceMixture: components that differ in mean and weight alone, under known noise.
+"""KnownCovarianceMixture, whose components differ only in mean and weight, under known noise.
 
-It says what its parameters mean; base.py fits.
+It defines the parameters and what they mean; base.py fits.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, cast
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, ClassVar, Literal, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.utils._param_validation import Interval, StrOptions
 
 from momentmix.data.observed import ObservedData
 from momentmix.data.sources import Data
 from momentmix.decomposition.terms import TermInit
-from momentmix.estimators.base import SOLVED
-from momentmix.estimators.settings import check_known_noise_settings
-from momentmix.estimators.trust import TrustedEstimator
+from momentmix.estimators.gaussian_mixture import SHARED_CONSTRAINTS
+from momentmix.estimators.moment_mixture import MATCHING_CONSTRAINTS
+from momentmix.estimators.moments import SOLVED, MomentEstimator
 from momentmix.fitting.asked import Sizes
 from momentmix.fitting.known_noise import NoiseFrame, known_noise_problem
 from momentmix.fitting.orders import known_noise_order
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-class KnownCovarianceMixture(TrustedEstimator):
+class KnownCovarianceMixture(MomentEstimator):
     """Find signals, the means of a mixture, through Gaussian noise of known covariance.
 
     It works at noise levels where clusters overlap so much that k-means and EM from random starts
@@ -113,13 +115,13 @@ class KnownCovarianceMixture(TrustedEstimator):
     objective_ : float
         The difference of the moments at the start that led to the result.
     lower_bound_ : float
-        The mean log-likelihood of a row; NaN without polish, which does not look at it.
+        The mean log-likelihood of a row; NaN with polish=None, which never computes it.
     lower_bounds_ : list of float
         The mean log-likelihoods that the starts have led to.
     agreement_ : Agreement or None
-        How many starts were followed (``starts``), how many of them came to the groups of the best
+        How many starts were followed (``starts``), how many of them found the groups of the best
         (``agreeing``), and how far below it the best of the others is (``gap``, in nats a row);
-        ``sentence`` says it in words. None if there was nothing to search for.
+        ``sentence`` says it in words. None if there was no search.
     log_posterior_ : float
         The same as ``lower_bound_``, because a known covariance needs no prior.
     history_ : list of float
@@ -129,7 +131,7 @@ class KnownCovarianceMixture(TrustedEstimator):
 
     See Also
     --------
-    MomentMixture : For covariances that are not known.
+    GaussianMixture : For covariances that are not known.
     symmetric_cp : The decomposition alone.
     debiased_moment : Moments with the noise taken out.
 
@@ -158,7 +160,28 @@ class KnownCovarianceMixture(TrustedEstimator):
     True
     """
 
-    _solved = (*SOLVED, "covariance_")
+    _solved = (
+        *SOLVED,
+        "covariance_",
+        "lower_bound_",
+        "lower_bounds_",
+        "agreement_",
+        "log_posterior_",
+        "prior_strength_",
+    )
+    _parameter_constraints: ClassVar[dict[str, list[object]]] = {
+        **{name: SHARED_CONSTRAINTS[name] for name in (
+            "max_iter", "n_init", "weights_init", "means_init", "random_state", "warm_start",
+            "verbose", "n_jobs",
+        )},
+        **MATCHING_CONSTRAINTS,
+        "n_components": [Interval(Integral, 1, None, closed="left")],
+        "covariance": [Real, "array-like", StrOptions({"estimate"})],
+        "order": [Interval(Integral, 3, None, closed="left")],
+        "init": [StrOptions({"auto", "random", "spectral"})],
+        "polish": [StrOptions({"em"}), None],
+        "tol": [Interval(Real, 0, None, closed="left")],
+    }  # fmt: skip
 
     def __init__(
         self,
@@ -220,8 +243,9 @@ class KnownCovarianceMixture(TrustedEstimator):
         """
         return super().fit_moments(P)
 
-    def _check_settings(self) -> None:
-        check_known_noise_settings(self)
+    @property
+    def _reads_once(self) -> bool:
+        return self.polish is None
 
     def _order(self, sizes: Sizes) -> int:
         return known_noise_order(self, sizes)
@@ -234,6 +258,7 @@ class KnownCovarianceMixture(TrustedEstimator):
 
     def _set(self, problem: Problem, fit: Fit) -> None:
         super()._set(problem, fit)
+        self._set_likelihood(fit)
         if not isinstance(self.covariance, str):
             self.covariance_ = to_numpy(self.covariance).astype(np.float64)
         else:

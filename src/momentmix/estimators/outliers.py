@@ -1,4 +1,4 @@
-"""What a fitted mixture says of rows that belong to no component."""
+"""Predictions about outliers, the rows that belong to no component."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from momentmix.support.array import to_numpy
 
 
 class OutlierAnswers(MixturePredictions):
-    """Questions about outliers, beside those about components."""
+    """Predictions about outliers, in addition to those about components."""
 
     def predict_proba(
         self, X: Table, noise_covariance: Table = None, *, outliers: bool = False
@@ -42,12 +42,12 @@ class OutlierAnswers(MixturePredictions):
         )
 
     def outlier_score(self, X: Table, noise_covariance: Table = None) -> np.ndarray:
-        """How odd each row is, also where none is called an outlier; higher is odder.
+        """How odd each row is, even if none is called an outlier; higher is odder.
 
-        It is the mean of two surprises in nats, each -log of a density of the components: that of
-        the row, and that of its values one by one, as if they had nothing to do with each other. A
-        row is odd if its values do not go together, and if some of them are rare. For the
-        probability that a row belongs to no component see ``predict_proba(X, outliers=True)``.
+        It is the mean of two surprises in nats, each -log of a density under the components: that
+        of the row, and that of its values one by one, as if they were independent. A row is odd if
+        its values do not go together, or if some of them are rare. For the probability that a row
+        belongs to no component see ``predict_proba(X, outliers=True)``.
 
         Parameters
         ----------
@@ -64,9 +64,9 @@ class OutlierAnswers(MixturePredictions):
         return self._by_row(X, noise_covariance, _oddness)
 
     def decision_function(self, X: Table, noise_covariance: Table = None) -> np.ndarray:
-        """How sure it is that each row belongs to a component, as scikit-learn's detectors say it.
+        """The log-odds that each row belongs to a component, following scikit-learn's convention.
 
-        It is the logarithm of the odds, and tells apart rows that are all surely outliers.
+        They also tell apart rows that are all surely outliers.
 
         Parameters
         ----------
@@ -78,9 +78,9 @@ class OutlierAnswers(MixturePredictions):
         Returns
         -------
         array of shape (p,)
-            Negative for outliers, to which ``predict`` gives -1; infinite for a fit without
-            background, where ``outlier_score`` still tells rows apart. For Dask input it is a lazy
-            Dask array.
+            Negative for outliers, for which ``predict`` gives -1. Infinite for a fit without a
+            background, for which ``outlier_score`` still tells rows apart. For Dask input it is a
+            lazy Dask array.
         """
         return self._by_row(X, noise_covariance, _log_odds)
 
@@ -93,8 +93,8 @@ def _oddness(mixture: Mixture, X: np.ndarray, noise_covariance: Table) -> np.nda
 def log_prob_by_feature(mixture: Mixture, X: np.ndarray, noise_covariance: Table) -> np.ndarray:
     """The sum of the log densities of each row's values, taken one by one; (p,).
 
-    They are those of the components, of which each value has a mixture of its own:
-    Σ_a log Σ_j λ_j N(x_a; μ_ja, Σ_jaa + its noise). Gaps are left out. O(p m n).
+    Each value has a mixture of its own, Σ_a log Σ_j λ_j N(x_a; μ_ja, Σ_jaa + its noise). Gaps are
+    left out. O(p m n).
     """
     weights, means = to_numpy(mixture.weights), to_numpy(mixture.means).astype(np.float64)
     rows = np.asarray(X, dtype=np.float64)

@@ -1,4 +1,4 @@
-"""What a fitted mixture answers about rows, in memory or on a Dask cluster."""
+"""Predictions of a fitted mixture for rows, in memory or on a Dask cluster."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from momentmix.blocks.dask_rows import DaskRows, feature_names, is_dask, map_rows
 from momentmix.blocks.spark_rows import row_function
-from momentmix.distributions.given_rows import probabilities
 from momentmix.distributions.mixture import Mixture
-from momentmix.estimators.rows import Table, checked_rows
+from momentmix.estimators.rows import Table, check_rows
 from momentmix.support.array import Array, as_like, foreign, namespace, to_numpy
 from momentmix.support.checks import generator, one_of
 from momentmix.support.device import block_bytes
@@ -23,7 +22,7 @@ SparkMethod: TypeAlias = Literal["predict", "predict_proba", "score_samples"]
 
 
 class MixturePredictions(DensityMixin, BaseEstimator):
-    """What a fitted estimator answers about rows."""
+    """The predictions of a fitted estimator for rows."""
 
     mixture_: Mixture
     means_: np.ndarray
@@ -107,14 +106,14 @@ class MixturePredictions(DensityMixin, BaseEstimator):
         return self._by_row(X, noise_covariance, posterior, width=self.mixture_.n_components)
 
     def spark_udf(self, method: SparkMethod = "predict") -> Callable[..., Any]:
-        """A pandas UDF that asks the fitted mixture about the rows of a Spark DataFrame.
+        """A pandas UDF that makes predictions for the rows of a Spark DataFrame.
 
-        The mixture travels to the workers with it. They need momentmix installed. A null is a gap.
+        It carries the mixture to the workers, which need momentmix installed. A null is a gap.
 
         Parameters
         ----------
         method : {"predict", "predict_proba", "score_samples"}, default="predict"
-            What to ask: the number of the most probable component (a long), the probabilities of
+            The prediction: the number of the most probable component (a long), the probabilities of
             all components (an array of doubles), or the logarithm of the density (a double).
 
         Returns
@@ -140,8 +139,8 @@ class MixturePredictions(DensityMixin, BaseEstimator):
         X : array of shape (p, n)
             The rows. NaN is a gap. A Dask array or DataFrame works too, without ``draws``.
         draws : int, optional
-            Fill the gaps so many times at random, as multiple imputation wants it: analyse each of
-            the filled tables, and let the results differ as much as the gaps leave open. The
+            Fill the gaps so many times at random, for multiple imputation: analyse each of the
+            filled tables, and the spread of the results shows the effect of the gaps. The
             estimator's ``random_state`` is the seed.
         noise_covariance : scalar or array, optional
             The covariance of known errors in the rows, as in ``fit``.
@@ -151,7 +150,7 @@ class MixturePredictions(DensityMixin, BaseEstimator):
         array of shape (p, n), or (draws, p, n) with draws
         """
         if draws is None:
-            return self._by_row(X, noise_covariance, _filled, width=self.n_features_in_)
+            return self._by_row(X, noise_covariance, _fill, width=self.n_features_in_)
         check_is_fitted(self)
         if is_dask(X):
             raise TypeError("draws are made in memory; give the rows as an array, or no draws")
@@ -165,7 +164,7 @@ class MixturePredictions(DensityMixin, BaseEstimator):
         return self._as_rows(to_numpy(drawn), X, rows)
 
     def denoise(self, X: Table, noise_covariance: Table = None) -> tuple[np.ndarray, np.ndarray]:
-        """What lies behind each row, given the row, its gaps and the known errors in it.
+        """The denoised rows: what each would be without its gaps and known errors.
 
         Parameters
         ----------
@@ -177,9 +176,9 @@ class MixturePredictions(DensityMixin, BaseEstimator):
         Returns
         -------
         means : ndarray of shape (p, n)
-            What each row would probably be without its errors and gaps.
+            The expectation of each row without its errors and gaps.
         covariances : ndarray of shape (p, n, n)
-            How uncertain that is.
+            The covariance of each row about that expectation.
         """
         check_is_fitted(self)
         rows = to_numpy(self._rows(X))
@@ -272,7 +271,7 @@ class MixturePredictions(DensityMixin, BaseEstimator):
         width: int | None = None,
         dtype: type = float,
     ) -> np.ndarray:
-        """function(mixture, rows, noise), here or block by block where the rows are."""
+        """function(mixture, rows, noise), in memory or block by block where the rows are."""
         check_is_fitted(self)
         if is_dask(X):
             self._check_features(X)
@@ -293,8 +292,8 @@ class MixturePredictions(DensityMixin, BaseEstimator):
     ) -> list[T]:
         """function(mixture, rows, noise), where the rows are.
 
-        Those of a device come in blocks, so that only answers take room there. Noise may be one for
-        each row, and such rows are not cut.
+        Rows on a device are processed in blocks, so that only results take memory there. With
+        noise, which may differ from row to row, there is one block.
         """
         if not foreign(rows):
             return [function(self.mixture_, rows, noise)]
@@ -305,9 +304,9 @@ class MixturePredictions(DensityMixin, BaseEstimator):
         return [function(mixture, rows[a : min(a + step, p), :], noise) for a in starts]
 
     def _as_rows(self, found: Any, given: Table, rows: Array) -> Any:
-        """In the library of what was given and on its device; ``rows`` are that, checked.
+        """The result in the library and on the device of ``given``; ``rows`` are the same, checked.
 
-        As scikit-learn does: float32 where the rows of the fit and these are of that kind.
+        Like scikit-learn, it is float32 if the rows of the fit and these are float32.
         """
         like = given if foreign(given) else found
         xp = namespace(like)
@@ -321,8 +320,8 @@ class MixturePredictions(DensityMixin, BaseEstimator):
         return as_like(found, like, dtype)
 
     def _rows(self, X: Table) -> Any:
-        """Rows like those of the fit: NumPy's, or on a device."""
-        return checked_rows(self, X, None, reset=False)[0]
+        """Rows with the columns of the fit, checked; a NumPy array, or on a device."""
+        return check_rows(self, X, None, reset=False)[0]
 
     def _check_features(self, X: Table) -> None:
         """Refuse a Dask table whose columns are not those of the fit."""
@@ -340,7 +339,7 @@ class MixturePredictions(DensityMixin, BaseEstimator):
 
 def posterior(mixture: Mixture, X: Array, noise_covariance: Table = None) -> Any:
     """The probability of each component for each row; (p, m)."""
-    return probabilities(mixture.log_joint(X, noise_covariance))
+    return mixture.predict_proba(X, noise_covariance)
 
 
 def _log_density(mixture: Mixture, X: Array, noise_covariance: Table) -> Any:
@@ -348,22 +347,17 @@ def _log_density(mixture: Mixture, X: Array, noise_covariance: Table) -> Any:
 
 
 def _most_probable(mixture: Mixture, X: Array, noise_covariance: Table) -> Any:
-    log_joint = mixture.log_joint(X, noise_covariance)
-    labels = namespace(log_joint).argmax(log_joint, axis=1)
-    if mixture.background is not None:
-        out = mixture.outlier_probability(X, noise_covariance) > 0.5
-        labels = np.where(out, -1, to_numpy(labels))
-    return labels
+    return mixture.predict(X, noise_covariance)
 
 
-def _filled(mixture: Mixture, X: np.ndarray, noise_covariance: Table) -> np.ndarray:
+def _fill(mixture: Mixture, X: np.ndarray, noise_covariance: Table) -> np.ndarray:
     return to_numpy(mixture.impute(X, noise_covariance=noise_covariance))
 
 
 def _score_of_block(
     X: np.ndarray, weights: np.ndarray | None, mixture: Mixture, noise_covariance: Table = None
 ) -> tuple[float, int]:
-    """The sum of log densities, and the number of rows that show something."""
+    """The sum of log densities, and the number of rows that have any value."""
     if X.shape[0] == 0:
         return 0.0, 0
     xp, density = namespace(X), _log_density(mixture, X, noise_covariance)
@@ -371,9 +365,9 @@ def _score_of_block(
     return float(xp.sum(density)), told
 
 
-#: What can be asked of rows where they are on a device.
+#: The predictions that can be made on a device.
 _ON_DEVICE = (posterior, _log_density, _most_probable)
-#: What a method asks for each row, and the type that Spark has for the answer.
+#: The function of each method of ``spark_udf``, and Spark's type of its result.
 _ON_SPARK: dict[str, tuple[Callable[[Mixture, np.ndarray, Table], np.ndarray], str]] = {
     "predict": (_most_probable, "long"),
     "predict_proba": (posterior, "array<double>"),

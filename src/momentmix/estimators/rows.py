@@ -1,7 +1,7 @@
 """Rows and weights as users give them, checked.
 
-Arrays of other libraries than NumPy are read as NumPy's where they are in the main memory, which
-takes no copy. Those on a device stay there.
+Arrays of other libraries that are in main memory are read as NumPy arrays, without a copy. Arrays
+on a device stay there.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from momentmix.support.array import (
 )
 from momentmix.support.masks import without_masks
 
-#: Rows as users have them: an array, a table of pandas or polars, a Dask array or DataFrame; and
-#: the weights that go with them. Both are checked before anything is done with them.
+#: Rows or weights as users have them: an array, a pandas or Polars table, or a Dask array or
+#: DataFrame. They are checked before anything is done with them.
 Table: TypeAlias = Any
 
 
-def checked_rows(
+def check_rows(
     estimator: BaseEstimator, X: Table, sample_weight: Table, least: int = 1, reset: bool = True
 ) -> tuple[Any, Any]:
-    """Rows as float64 or float32 and their weights, neither negative nor of any sum yet.
+    """Rows as float64 or float32, and their weights, which are not negative and not normalised.
 
-    They are NumPy's, or both on the device of X. NaN is a gap. With ``reset`` the estimator notes
-    how many features there are, and their names.
+    They are NumPy arrays, or both are on the device of X. NaN is a gap. With ``reset`` the
+    estimator notes the number of features and their names.
     """
     refuse_unread(X)
     check_same_place(X, sample_weight, "sample_weight")
@@ -82,7 +82,7 @@ def checked_weights(sample_weight: Table, X: np.ndarray) -> np.ndarray:
 def _on_device(
     estimator: BaseEstimator, X: Table, sample_weight: Table, least: int, reset: bool
 ) -> tuple[Array, Array | None]:
-    """The same for rows on a device, in words of scikit-learn's."""
+    """The same for rows on a device, with the error messages of scikit-learn."""
     if place_of(X) == "mps":
         raise TypeError(
             "X is on mps, a device without float64, in which fits are made; give X.cpu()"

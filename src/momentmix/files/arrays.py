@@ -1,8 +1,8 @@
 """Arrays in .npy and .npz files that may come from strangers.
 
-Nothing is believed before it is checked: a header is read first, and the bytes it speaks of only
-if the file has them. Members of a .npz file are read if they are asked for by name and stored as
-NumPy stores them, uncompressed, so that no file can take much more memory than its own size.
+Nothing is trusted before it is checked: the header is read first, and the data only if the file is
+as long as the header says. Members of a .npz file are read only by name and only if uncompressed,
+as NumPy stores them, so that no file can take much more memory than its own size.
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ from typing import IO, BinaryIO, NamedTuple
 
 import numpy as np
 
+#: Bytes that are read at a time. It affects speed only.
 _BLOCK = 1 << 20
-#: Kinds of numbers and of text; no objects, which would need pickle.
+#: The dtype kinds of numbers and text. Objects are missing because they would need pickle.
 _KINDS = "biufU"
 
 
 class Header(NamedTuple):
-    """What an array's header says of it."""
+    """The header of an array."""
 
     shape: tuple[int, ...]
-    fortran: bool  # columns along memory, not rows
+    fortran: bool  # whether columns, not rows, are contiguous
     dtype: np.dtype
 
     @property
@@ -37,7 +38,7 @@ class Header(NamedTuple):
 
 
 def read_header(file: IO[bytes]) -> Header:
-    """The header of an array; the file then stands at the first of its numbers."""
+    """Read the header of an array; the file is then at its first number."""
     version = np.lib.format.read_magic(file)
     if version == (1, 0):
         header = Header(*np.lib.format.read_array_header_1_0(file))
@@ -53,7 +54,7 @@ def read_header(file: IO[bytes]) -> Header:
 
 
 def read_arrays(path: str | PathLike[str], wanted: Iterable[str]) -> dict[str, np.ndarray]:
-    """Those of the ``wanted`` arrays that a .npz file has; a ValueError if it is damaged."""
+    """The ``wanted`` arrays that a .npz file holds; a ValueError if it is damaged."""
     if not Path(path).is_file():
         raise FileNotFoundError(f"{path}: there is no such file")
     try:
@@ -69,12 +70,12 @@ def read_arrays(path: str | PathLike[str], wanted: Iterable[str]) -> dict[str, n
             }
     except OSError as error:
         raise ValueError(error.strerror or str(error)) from error
-    except Exception as error:  # there is hardly one that a damaged archive cannot raise
+    except Exception as error:  # a damaged archive can raise almost any exception
         raise ValueError(str(error) or type(error).__name__) from error
 
 
 def write_arrays(file: BinaryIO, arrays: dict[str, np.ndarray]) -> None:
-    """A .npz file as NumPy writes it, which leaves nothing open where the disk is full."""
+    """Write a .npz file as NumPy does, but leave no file open if the disk is full."""
     with zipfile.ZipFile(file, "w") as archive:
         for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
@@ -91,7 +92,7 @@ def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, size: int) -> np.nd
         if member.tell() + header.nbytes != info.file_size:
             raise ValueError(f"{info.filename} is not as long as its header says")
         data, read = bytearray(header.nbytes), 0
-        while part := member.read(_BLOCK):  # to the end, where the archive's own checksum is made
+        while part := member.read(_BLOCK):  # to the end, where zipfile checks the CRC
             data[read : read + len(part)] = part
             read += len(part)
     if read != header.nbytes:
@@ -105,7 +106,7 @@ def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, size: int) -> np.nd
 
 
 def checksum(arrays: dict[str, np.ndarray]) -> str:
-    """SHA-256 over names, kinds, shapes and contents."""
+    """SHA-256 of names, dtypes, shapes and contents."""
     found = hashlib.sha256()
     for name, array in sorted(arrays.items()):
         found.update(f"{name} {array.dtype.str} {array.shape}\n".encode())

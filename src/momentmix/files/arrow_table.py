@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 class ArrowTable(Table):
-    """Parquet, or Arrow's own file and stream formats, in batches, one of them in memory.
+    """A Parquet file or one of Arrow's file and stream formats, read a batch at a time.
 
-    They are not mapped into memory, where a file that gets shorter kills the process.
+    It is not memory-mapped: if a mapped file is truncated, the process is killed.
     """
 
-    #: What has happened to it where it cannot be read to its end.
+    #: What errors say of a table that cannot be read to its end.
     _broken = "is damaged"
 
     def _names(self) -> list[str]:
@@ -38,7 +38,7 @@ class ArrowTable(Table):
                 self._fields = list(schema)
         except TableError:
             raise
-        except Exception as error:  # whatever a damaged file can raise
+        except Exception as error:  # a damaged file can raise anything
             raise TableError(f"{self.label} cannot be read: {error}") from error
         names = [field.name for field in self._fields]
         twice = [name for i, name in enumerate(names) if name in names[:i]]
@@ -50,7 +50,7 @@ class ArrowTable(Table):
         return len(self._fields)
 
     def _field_names(self, columns: list[str]) -> list[str]:
-        """Columns as the file calls them, where one can be without a name."""
+        """The names of columns in the file, which may be empty."""
         return [self._fields[self.known.index(name)].name for name in columns]
 
     @property
@@ -69,7 +69,7 @@ class ArrowTable(Table):
 
     @cached_property
     def _first_rows(self) -> tuple[np.ndarray, list[str]]:
-        """The first rows of all columns of numbers, one more than a head has, and their names."""
+        """The first HEAD_ROWS + 1 rows of all columns of numbers, and their names."""
         names = [field.name for field in self._fields if _kind(field.type) == "numbers"]
         parts, count = [np.empty((0, len(names)))], 0
         if names:
@@ -105,7 +105,7 @@ class ArrowTable(Table):
                 )
         with self._open() as source:
             for batch, first, share in self._batches(source, start.rows, columns):
-                batch.validate()  # buffers as long as the batch says
+                batch.validate()  # check the lengths of its buffers
                 skip = max(0, start.rows - first)
                 for a in range(skip, len(batch), self._step):
                     part = batch.slice(a, min(self._step, len(batch) - a))
@@ -131,7 +131,7 @@ class ArrowTable(Table):
         pa = import_pyarrow(self.path, self.label)
         done = 0
         try:
-            if hasattr(source, "iter_batches"):  # a row group at a time, or it reads far ahead
+            if hasattr(source, "iter_batches"):  # one row group at a time
                 total = max(source.metadata.num_rows, 1)
                 for group in range(source.num_row_groups):
                     count = source.metadata.row_group(group).num_rows
@@ -154,7 +154,7 @@ class ArrowTable(Table):
 
 
 def _objects(cells: list[object]) -> np.ndarray:
-    """An array of objects, also where these are lists."""
+    """An array of objects, even if they are lists."""
     array = np.empty(len(cells), dtype=object)
     array[:] = cells
     return array
@@ -178,7 +178,7 @@ def columns_as_rows(table: pyarrow.Table | pyarrow.RecordBatch) -> np.ndarray:
 
 
 def import_pyarrow(path: Path, label: str, extra: str = "files") -> ModuleType:
-    """pyarrow, or a TableError that says how to get it."""
+    """pyarrow, or a TableError that says how to install it."""
     try:
         import pyarrow
         import pyarrow.ipc

@@ -1,4 +1,4 @@
-"""What a cell of text is: a number, a gap, a date, a code, true or false, or a word."""
+"""The kinds of cells of text: number, gap, date, code, true or false, or word."""
 
 from __future__ import annotations
 
@@ -8,35 +8,35 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-#: What the cells of a column are.
+#: The kind of the cells of a column.
 Kind: TypeAlias = Literal["numbers", "words", "dates", "codes", "true or false", "empty"]
 
-#: What stands for a missing number in text, in small letters.
+#: The words for a missing number in text, in lower case.
 GAPS = ("", "na", "nan", "null", "n/a", "#n/a", "none", "missing", "?", "-", "--", ".")
 _TRUTHS = {"true", "false", "yes", "no", "t", "f", "y", "n"}
 _DATE = re.compile(
     r"\d{4}-\d{1,2}(-\d{1,2})?([T ]\d{1,2}:\d{2}.*)?|\d{4}/\d{1,2}/\d{1,2}.*|"
     r"\d{1,2}[./]\d{1,2}[./]\d{2,4}.*|\d{1,2}:\d{2}(:\d{2}.*)?"
 )
-#: As pyarrow reads them, with a decimal point; 1_000 and 0x10 are numbers to Python alone.
+#: The numbers that pyarrow reads, with a decimal point. Python alone also reads 1_000 and 0x10.
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?inf(inity)?", re.IGNORECASE)
-#: 1,234,567.8 or 1 234 or 1'234, with a decimal point; also with blanks that are thin.
+#: Numbers with marks between thousands: 1,234,567.8 or 1 234 or 1'234; a blank may be a thin one.
 _GROUPED = re.compile(
     r"([+-]?[1-9]\d{0,2})((?P<mark>[,.'\u2019 \u00a0\u2009\u202f])\d{3}(?:(?P=mark)\d{3})*)"
     r"((?!\d).*)"
 )
 SIGNS = "$€£¥₹%"
-#: A whole number that begins with nought is a code: of a place, a telephone, a product.
+#: Digits that begin with 0 are a code, such as a postal code, a telephone or a product number.
 _CODE = re.compile(r"0\d+")
 
 
 def is_gap(cell: str, more: Sequence[str] = ()) -> bool:
-    """Whether a cell has no value; ``more`` are words that say so in this file."""
+    """Whether a cell has no value; ``more`` are further words for a gap."""
     return cell.strip().lower() in GAPS or cell.strip() in more
 
 
 def is_number(cell: str, decimal: str = ".") -> bool:
-    """Whether a cell is a number without signs of money and marks between thousands."""
+    """Whether a cell is a plain number, without currency signs or thousands separators."""
     return _plain(cell.strip(), decimal) is not None
 
 
@@ -68,13 +68,13 @@ def _plain(cell: str, decimal: str) -> float | None:
 
 
 def gap_forms(more: Sequence[str] = ()) -> list[str]:
-    """Every way to write a gap, for a reader that compares letter by letter."""
+    """Every spelling of a gap, for pyarrow, which compares cells exactly."""
     words = {form for gap in GAPS for form in (gap, gap.upper(), gap.title())} | {"NaN", *more}
     return sorted({f"{a}{word}{b}" for word in words for a in ("", " ") for b in ("", " ")})
 
 
 def kind_of(cells: Sequence[str], decimal: str = ".", more: Sequence[str] = ()) -> Kind:
-    """What the cells of a column are, by what half of them are."""
+    """The kind of a column; it is "numbers" if at least half of its cells are."""
     filled = [cell.strip() for cell in cells if not is_gap(cell, more)]
     if not filled:
         return "empty"

@@ -1,8 +1,7 @@
-"""Which columns of a table are meant: those that the user names, or all that hold numbers.
+"""Which columns of a table are used: those that the user names, or all that hold measurements.
 
-A column that cannot be meant is left out, with its reason: words and dates, a column without any
-number, one that never changes, and numbers that only tell rows or files apart or say when they were
-written.
+Other columns are left out, with a reason: words, dates, columns without any number, constant
+columns, and numbers that only identify rows or files or say when they were written.
 """
 
 from __future__ import annotations
@@ -16,9 +15,11 @@ import numpy as np
 
 from momentmix.files.table import Column, Table, TableError
 
-#: Rows from which on a column that counts them is taken for their numbers, whatever its name.
+#: In tables with at least this many rows, a column that counts up or down by one is taken for row
+#: numbers, whatever its name. A round number, at which chance hardly makes such a column.
 LEAST_ROWS = 10
-#: Of more files than these, some are looked at before columns are chosen.
+#: Columns are chosen after a look at no more than this many files, evenly spaced. A round number
+#: that bounds the time before reading begins.
 MOST_HEADS = 64
 _IDENTIFIER = re.compile(
     r".*id|(.*[\s_.-])?(ids|index|key|row|row[\s_.-]?names?|rowid|uuid|no|nr|num|number|code|serial|"
@@ -30,26 +31,26 @@ _CAMEL_CASE_ID = re.compile(r".*[a-z](I[dD]|No|Nr|Number|Code|Key)")
 
 
 class Wanted(NamedTuple):
-    """What the user has said about columns: names, patterns with * and ?, positions from 0."""
+    """The columns that the user wants: names, patterns with * and ?, positions from 0."""
 
     columns: Sequence[str] | None = None
     exclude: Sequence[str] = ()
-    keep_all: bool = False  # of those that hold numbers
-    by: str = "--columns"  # who asks for the columns
+    keep_all: bool = False  # whether to keep every column of numbers
+    by: str = "--columns"  # what errors name as the source of ``columns``
 
 
 EVERY_NUMBER = Wanted()
 
 
 class Choice(NamedTuple):
-    """Columns to read, None for all of a table without names; and what was left out, and why."""
+    """The columns to read, None for all of a table without names; and those left out, and why."""
 
     columns: list[str] | None
     left_out: list[tuple[str, str]]
 
 
 def choose_columns(tables: Sequence[Table], wanted: Wanted) -> Choice:
-    """The columns of tables that have the same ones, by what their first rows show."""
+    """Choose the columns of tables that share them, by a look at their first rows."""
     first = tables[0]
     known = first.known
     excluded = set(matching_columns(first, wanted.exclude, "--exclude"))
@@ -70,7 +71,7 @@ def choose_columns(tables: Sequence[Table], wanted: Wanted) -> Choice:
     numbers = [name for name in candidates if name in exact or reasons[name] not in _NO_NUMBERS]
     chosen = numbers
     if wanted.columns is None and not wanted.keep_all:
-        # Numbers that cannot be meant are left out, unless there are no others.
+        # Columns with a reason against them are left out, unless there are no others.
         chosen = [name for name in numbers if reasons[name] is None] or numbers
     if not chosen:
         held = ", ".join(f"{name} ({reasons.get(name, 'excluded')})" for name in known[:6])
@@ -90,9 +91,9 @@ def is_pattern(text: str) -> bool:
 
 
 def matching_columns(table: Table, texts: Sequence[str], option: str) -> list[str]:
-    """The columns that names, patterns or positions stand for, in the order of these."""
+    """The columns that match names, patterns or positions, in the order of these."""
     known = table.known
-    each, found = set(known), dict[str, None]()  # which keeps their order
+    each, found = set(known), dict[str, None]()  # a dict keeps the order
     absent: list[str] = []
     for text in texts:
         if text in each:
@@ -111,7 +112,7 @@ def matching_columns(table: Table, texts: Sequence[str], option: str) -> list[st
 
 
 def _reason(columns: Sequence[Column], is_first: bool, is_all: bool) -> str | None:
-    """Why a column, as each of some tables has it, cannot be meant; None if it can."""
+    """The reason to leave out a column, seen in several tables; None if there is none."""
     kinds = [column.kind for column in columns]
     other = next((kind for kind in kinds if kind not in ("numbers", "empty")), None)
     if other is not None:
@@ -148,6 +149,6 @@ def _counts_rows(column: Column) -> bool:
 
 
 def _tells_rows_apart(column: Column) -> bool:
-    """Whole numbers, another one in every row."""
+    """Whether it holds whole numbers that differ in every row."""
     x = column.values[~np.isnan(column.values)]
     return len(x) > 1 and bool(np.all(x == np.floor(x)) and len(np.unique(x)) == len(x))

@@ -1,4 +1,4 @@
-"""The form of a text table, found by looking at its first lines: separator, decimals, header."""
+"""The form of a text table, found from its first lines: separator, decimal mark, header."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from momentmix.files.cells import SIGNS, as_number, is_gap, is_number, kind_of
 from momentmix.files.options import ReadOptions
 from momentmix.files.table import HEAD_ROWS, TableError
 
-#: A blank stands for any number of blanks and tabs. Of equally good ones the first is taken.
+#: In the order of preference if several fit equally well. A blank means any run of blanks and tabs.
 SEPARATORS = (",", ";", "\t", "|", " ")
 _ANY_SEPARATOR = ",;\t|"
-#: Lines on which separators are tried.
+#: Separators are tried on this many lines. A round number that affects the speed of opening only,
+#: unless the first lines differ from the rest.
 _TRIED = 200
 _BOM = b"\xef\xbb\xbf"
 _COMMENT = re.compile(rb"(?m)^[ \t]*#[^\n]*(?:\n|\Z)")
@@ -28,7 +29,7 @@ _BLANKS, _ENDS = re.compile(rb"[ \t]+"), re.compile(rb"(?m)^[ \t]+|[ \t]+(?=\r?$
 
 @dataclass(frozen=True)
 class Dialect:
-    """How a text table is written, and its first rows."""
+    """The form of a text table, and its first rows."""
 
     separator: str
     decimal: str
@@ -38,21 +39,21 @@ class Dialect:
     lines: int  # before it
     rows: list[list[str]]  # the first ones, cell by cell
     whole: bool  # whether these are all
-    said: list[str]  # what the user should know about all this
+    said: list[str]  # notes for the user
 
-    def cleaned(self, block: bytes) -> bytes:
-        """Whole lines without comments, and with one blank where blanks separate."""
+    def clean(self, block: bytes) -> bytes:
+        """Whole lines without comments; if blanks separate cells, runs of them become one."""
         if b"#" in block:
             block = _COMMENT.sub(lambda line: line[0] if self._is_row(line[0]) else b"", block)
         return _single_blanks(block) if self.separator == " " else block
 
     def _is_row(self, line: bytes) -> bool:
-        """Whether a line that begins with # has as many cells as a row, and is one."""
+        """Whether a line that begins with # has as many cells as a row, and so is a row."""
         return _is_row(line.decode("utf-8", "replace").rstrip("\r\n"), self.separator, self.cells)
 
 
 def find_dialect(head: bytes, whole: bool, label: str, options: ReadOptions) -> Dialect:
-    """The dialect of text that begins with ``head``, which is ``whole`` if nothing follows."""
+    """The dialect of a text that begins with ``head``; ``whole`` says that nothing follows."""
     lines = _lines(head, whole)
     table = [line for line in lines if line.text.strip() and not line.hash]
     if not table:
@@ -93,7 +94,7 @@ def _single_blanks(block: bytes) -> bytes:
 
 
 class _Line:
-    """A line of the head: how many lines and bytes are before it, and its text."""
+    """A line of the head: its text, and how many lines and bytes come before it."""
 
     def __init__(self, number: int, start: int, data: bytes) -> None:
         self.number, self.start, self.end = number, start, start + len(data)
@@ -104,7 +105,7 @@ class _Line:
 
 
 def _lines(head: bytes, whole: bool) -> list[_Line]:
-    """The first lines; the last only if it is ``whole``."""
+    """The first lines, without the last one if it may be cut off."""
     found: list[_Line] = []
     start = 0
     for number, line in logical_lines(head, _ANY_SEPARATOR):
@@ -117,7 +118,7 @@ def _lines(head: bytes, whole: bool) -> list[_Line]:
 
 
 def logical_lines(text: bytes, separators: str) -> Iterator[tuple[int, bytes]]:
-    """Lines with their numbers from 0; one that ends within a quoted cell goes on in the next."""
+    """Lines, numbered from 0; a line break inside quotes does not end a line."""
     begin = rb"(?:^|[" + re.escape(separators.encode()) + rb"])[ ]*"
     closed = re.compile(begin + rb'"(?:[^"]|"")*"')
     opened = re.compile(begin + rb'"')
@@ -135,9 +136,9 @@ def logical_lines(text: bytes, separators: str) -> Iterator[tuple[int, bytes]]:
 def _separator(
     lines: Sequence[_Line], options: ReadOptions
 ) -> tuple[tuple[str, str], tuple[str, str] | None]:
-    """Separator and decimal mark: lines of equal length, and as many numbers as can be.
+    """The separator and decimal mark that give lines of equal length and the most numbers.
 
-    The second ones are as good.
+    Beside them, another pair that is equally good, if there is one.
     """
     separators = SEPARATORS if options.separator is None else (options.separator,)
     decimals = (".", ",") if options.decimal is None else (options.decimal,)
@@ -171,13 +172,13 @@ def _separator(
         return below, even, round(numbers, 2), often / len(rows)
 
     scores = {form: score(form) for form in product(separators, decimals)}
-    best = max(scores, key=lambda form: scores[form])  # of equally good ones the first
+    best = max(scores, key=lambda form: scores[form])  # the first of equally good ones
     equal = [form for form in scores if form[0] != best[0] and scores[form] == scores[best]]
     return best, equal[0] if equal and scores[best][1] and scores[best][2] else None
 
 
 def _are_thousands(rows: list[list[str]], separator: str) -> bool:
-    """Whether commas part thousands: three digits follow each, and small numbers have none."""
+    """Whether commas separate thousands: each has three digits after it, small numbers none."""
     commas = [cell for row in rows for cell in row if "," in cell and as_number(cell, ",") < np.inf]
     if not commas or not all(re.fullmatch(r"[+-]?[1-9]\d{0,2}(,\d{3})+", cell) for cell in commas):
         return False
@@ -189,7 +190,7 @@ def _are_thousands(rows: list[list[str]], separator: str) -> bool:
 
 
 class _Head:
-    """The first lines of a table whose separator is known: which of them has the names?"""
+    """The first lines of a table with a known separator; finds the line with the names."""
 
     def __init__(
         self,
@@ -207,7 +208,7 @@ class _Head:
         counts = Counter(widths[1:] or widths)
         self.cells = max(counts, key=lambda count: (counts[count], count))
         below = lines[lines.index(table[0]) :]
-        table = [  # lines with a # below the first may be rows
+        table = [  # below the first line, one with a # may be a row
             line
             for line in below
             if line.text.strip() and not (line.hash and not self._is_row(line))
@@ -265,9 +266,9 @@ class _Head:
         )
 
     def _is_title(self, row: list[str], below: list[str]) -> bool:
-        """Whether a line stands above the table: shorter than its lines, or with one cell filled.
+        """Whether a line is a title above the table: shorter than its lines, or one filled cell.
 
-        Names may be one fewer than the cells of the lines below, if these are no names.
+        A line of names may have one cell fewer than the rows below it.
         """
         filled = [cell for cell in row if cell]
         alone = len(filled) == 1 and not self._is_number(filled[0])
@@ -323,7 +324,7 @@ class _Head:
         )
 
     def _is_far_off(self) -> bool:
-        """Whether the numbers of the first line lie far outside of all that stand below them."""
+        """Whether the numbers of the first line lie far outside the range of those below."""
         columns = [
             [as_number(row[i], self.decimal) for row in self.rows[1:] if len(row) == self.cells]
             for i, cell in enumerate(self.rows[0])
@@ -340,7 +341,7 @@ class _Head:
         return True
 
     def _words_over_numbers(self) -> list[str]:
-        """Words of the first line that stand over columns of numbers."""
+        """The words of the first line above columns of numbers."""
         gaps = self.options.gaps
         columns = zip(*(row for row in self.rows[1:] if len(row) == self.cells), strict=False)
         kinds = [kind_of(column, self.decimal, gaps) for column in columns]
@@ -351,7 +352,7 @@ class _Head:
         ]
 
     def _rows_count_too(self) -> bool:
-        """Whether the rows below go up by ones as well, so that the first line is one of them."""
+        """Whether the rows below count up by one too, so that the first line is a row like them."""
         at = [i for i, cell in enumerate(self.rows[0]) if self._is_number(cell)]
         below = [row for row in self.rows[1:4] if len(row) > max(at)]
         return bool(below) and all(
@@ -359,7 +360,7 @@ class _Head:
         )
 
     def _names_in_comment(self) -> list[str] | None:
-        """Names in the comment right above the table, as NumPy writes them; "#" can be one."""
+        """The names in the comment right above the table, as NumPy writes them; "#" may be one."""
         text = self.comments.get(self.lines[0].start, "").lstrip()
         if split_cells(text, self.separator)[:1] != ["#"] or self.separator == " ":
             text = text.removeprefix("#")
@@ -368,7 +369,7 @@ class _Head:
         return names if fit else None
 
     def _one_a_cell(self, names: list[str], rows: list[list[str]]) -> list[str]:
-        """One name a cell: lines may end with a separator, or begin with the name of the row."""
+        """One name for each cell, also if lines end with a separator or begin with a row name."""
         if len(names) == self.cells - 1:
             trailing = not any(row[-1] for row in rows if len(row) == self.cells)
             return [*names, ""] if trailing else ["", *names]

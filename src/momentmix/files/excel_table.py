@@ -1,4 +1,4 @@
-"""Tables in Excel workbooks: a sheet, read as the text that it would be if it was saved so."""
+"""Tables in Excel workbooks: a sheet, read as if it had been saved as CSV."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def is_workbook(file: IO[bytes]) -> bool:
     """Whether a zip file is a workbook."""
     try:
         return any(name.startswith("xl/") for name in ZipFile(file).namelist())
-    except Exception:  # there is hardly one that a damaged archive cannot raise
+    except Exception:  # a damaged archive can raise almost any exception
         return False
 
 
 class ExcelTable(TextTable):
-    """A sheet of a workbook: the one that was asked for, or the first that is not empty."""
+    """A sheet of a workbook: the one that the user names, or the first that is not empty."""
 
     def _names(self) -> list[str] | None:
         import_pyarrow(self.path, self.label, extra="excel")
@@ -45,10 +45,10 @@ class ExcelTable(TextTable):
                 f"{self.label}: reading Excel files needs openpyxl: pip install 'momentmix[excel]'"
             ) from error
         try:
-            # Of bytes: a name that ends otherwise is nothing to openpyxl.
+            # As bytes, because openpyxl refuses paths with other endings.
             content = io.BytesIO(self.path.read_bytes())
             book = load_workbook(content, read_only=True, data_only=True)
-        except Exception as error:  # whatever a damaged workbook can raise
+        except Exception as error:  # a damaged workbook can raise anything
             raise TableError(f"{self.label}: this workbook cannot be read: {error}") from error
         try:
             names, wanted = book.sheetnames, self.options.sheet
@@ -63,7 +63,7 @@ class ExcelTable(TextTable):
                     return text
         except TableError:
             raise
-        except Exception as error:  # whatever a damaged sheet can raise
+        except Exception as error:  # a damaged sheet can raise anything
             raise TableError(f"{self.label}: this workbook cannot be read: {error}") from error
         finally:
             book.close()

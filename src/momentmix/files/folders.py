@@ -17,7 +17,7 @@ from momentmix.files.query_table import QueryTable, is_query
 from momentmix.files.table import Table, TableError
 from momentmix.files.tables import open_table
 
-#: What tables in a folder end with, and which endings are of one kind.
+#: The endings of tables that are read in a folder, and the kind of each.
 _KINDS = {
     ".parquet": "Parquet",
     ".pq": "Parquet",
@@ -41,7 +41,7 @@ def open_all(name: str, options: ReadOptions = FIND_OUT) -> list[Table]:
     if path.is_dir():
         return _open_parts(_in_folder(path), options)
     if is_pattern(name) and not path.exists():
-        return _open_parts(_matching(name), options)
+        return _open_parts(_match(name), options)
     return [open_table(path, options=options)]
 
 
@@ -69,7 +69,7 @@ def _files_behind(name: str) -> Iterable[str | Path | int]:
     if Path(name).is_dir():
         return _in_folder(Path(name))
     if is_pattern(name) and not Path(name).exists():
-        return _matching(name)
+        return _match(name)
     return [0 if name == "-" else name]
 
 
@@ -111,8 +111,8 @@ def _open_parts(paths: list[Path], options: ReadOptions) -> list[Table]:
     return found
 
 
-def _matching(pattern: str) -> list[Path]:
-    """The files that a pattern stands for, and those in folders that it stands for."""
+def _match(pattern: str) -> list[Path]:
+    """The files that match a pattern, and the tables in folders that match it."""
     found = [Path(match) for match in glob.glob(pattern, recursive=True)]
     found = [path for path in found if _shown(path.name) or not _shown(Path(pattern).name)]
     if not found:
@@ -120,14 +120,14 @@ def _matching(pattern: str) -> list[Path]:
             f"{pattern}: no file matches; * stands for any letters, ? for one, and ** for folders "
             "within folders"
         )
-    if "**" in pattern:  # folders match too, and what is in them as well
+    if "**" in pattern:  # which matches folders and also the files in them
         found = [path for path in found if path.is_file()]
     parts = [_in_folder(path) if path.is_dir() else [path] for path in found]
     return sorted({path for some in parts for path in some})
 
 
 def _in_folder(folder: Path) -> list[Path]:
-    """The tables in a folder and in the folders within it, all of one kind."""
+    """The tables in a folder and its subfolders, which must be of one kind."""
     found: list[Path] = []
     for place, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if _shown(name)]
@@ -145,7 +145,7 @@ def _in_folder(folder: Path) -> list[Path]:
 
 
 def _shown(name: str) -> bool:
-    """Files such as _SUCCESS and .part.crc are about a table, and not of it."""
+    """Whether a file may hold rows; _SUCCESS and .part.crc are only about a table."""
     return not name.startswith(("_", "."))
 
 

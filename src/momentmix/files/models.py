@@ -1,6 +1,6 @@
-"""Model files: a mixture as JSON. Numbers and names, nothing that could run.
+"""Model files: a mixture as JSON, which holds numbers and names and no code.
 
-docs/model-files.md describes the format, docs/model.schema.json is its JSON schema.
+docs/model-files.md describes the format, and docs/model.schema.json is its JSON schema.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from momentmix.covariance import COVARIANCE_TYPES
 from momentmix.files.writing import written_whole
 from momentmix.support.array import Array, to_numpy
 
+#: What every model file says first. The version rises when older releases could not read a file.
 FORMAT, VERSION = "momentmix-mixture", 1
 _NUMBERS = ("weights", "means", "covariances")
 _KEYS = {"format", "version", "covariance_type", "dtype", *_NUMBERS}
@@ -23,7 +24,7 @@ _OPTIONAL = {"feature_names", "background"}
 
 
 class Model(Protocol):
-    """What a file keeps of a mixture."""
+    """The parts of a mixture that a file keeps."""
 
     @property
     def weights(self) -> Array: ...
@@ -36,11 +37,11 @@ class Model(Protocol):
     @property
     def feature_names(self) -> tuple[str, ...] | None: ...
     @property
-    def background(self) -> Evenly | None: ...
+    def background(self) -> BackgroundOfFile | None: ...
 
 
-class Evenly(Protocol):
-    """What a file keeps of a background."""
+class BackgroundOfFile(Protocol):
+    """The parts of a background that a file keeps."""
 
     @property
     def share(self) -> float: ...
@@ -59,14 +60,14 @@ class Parameters(TypedDict):
 
 
 def write_model(path: str | PathLike[str], mixture: Model) -> None:
-    """Write the parameters; whole or not at all, so that a crash leaves the old file."""
+    """Write the parameters, whole or not at all, so that a crash leaves the old file."""
     arrays = {name: to_numpy(getattr(mixture, name)) for name in _NUMBERS}
     document: dict[str, object] = {
         "format": FORMAT,
         "version": VERSION,
         "covariance_type": mixture.covariance_type,
         "dtype": str(arrays["means"].dtype),
-        # Every float32 is a float64, and Python prints a float64 so that it reads back the same.
+        # Every float32 is a float64, and JSON in Python round-trips float64 exactly.
         **{name: array.astype(np.float64).tolist() for name, array in arrays.items()},
     }
     if mixture.feature_names is not None:
@@ -81,9 +82,9 @@ def write_model(path: str | PathLike[str], mixture: Model) -> None:
 def read_model(
     path: str | PathLike[str],
 ) -> tuple[Parameters, tuple[float, np.ndarray] | None]:
-    """The arguments of Mixture in a file of :func:`write_model`; else a ValueError.
+    """Read the arguments of Mixture from a model file; a ValueError if it is none.
 
-    Beside them share and widths of its background, if there is one.
+    The second result is the share and widths of the background, if there is one.
     """
 
     def refuse(why: str) -> ValueError:
@@ -106,7 +107,7 @@ def read_model(
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise refuse(f'it does not say "format": "{FORMAT}"')
     version = document.get("version")
-    if type(version) is not int or version != VERSION:  # to Python true is 1, and so is 1.0
+    if type(version) is not int or version != VERSION:  # in Python True and 1.0 equal 1
         raise refuse(f"its version is {version!r}, this release reads version {VERSION}")
     if document.keys() - _OPTIONAL != _KEYS:
         odd = sorted((document.keys() - _OPTIONAL) ^ _KEYS)
@@ -154,12 +155,12 @@ def _numbers(value: object, dtype: str) -> np.ndarray:
     array = np.asarray(value)
     if array.dtype.kind not in "if":
         raise ValueError(f"a parameter holds something else than numbers: {str(value)[:60]}")
-    with np.errstate(over="ignore"):  # beyond float32 is infinity, which Mixture refuses
+    with np.errstate(over="ignore"):  # overflow gives infinity, which Mixture refuses
         return array.astype(dtype)
 
 
 def _holds_truth(value: object) -> bool:
-    """NumPy would take true for 1."""
+    """Whether a nested list holds true or false, which NumPy would take for 1 and 0."""
     if isinstance(value, list):
         return any(map(_holds_truth, value))
     return isinstance(value, bool)

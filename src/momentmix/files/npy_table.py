@@ -13,16 +13,16 @@ from momentmix.files.table import HEAD_ROWS, Piece, Place, Table, TableError
 
 
 class NpyTable(Table):
-    """A two-dimensional array saved by NumPy, read piece by piece so that memory stays flat.
+    """A two-dimensional array saved by NumPy, read in pieces so that memory stays flat.
 
-    It is not mapped into memory, where a file that gets shorter kills the process that reads it.
+    It is not memory-mapped: if a mapped file is truncated, the process is killed.
     """
 
     def _names(self) -> None:
         try:
             with open(self.path, "rb") as file:
                 self._header, self._start = read_header(file), file.tell()
-        except Exception as error:  # whatever a damaged header can raise
+        except Exception as error:  # a damaged header can raise anything
             raise TableError(f"{self.label} is not a .npy file of numbers: {error}") from error
         shape, _, dtype = self._header
         if len(shape) != 2 or dtype.kind not in "biuf":
@@ -68,7 +68,7 @@ class NpyTable(Table):
         return np.column_stack(columns)
 
     def _run(self, file: BinaryIO, at: int, count: int) -> np.ndarray:
-        """Numbers that follow each other in the file."""
+        """Consecutive numbers of the file."""
         dtype = self._header.dtype
         file.seek(self._start + at * dtype.itemsize)
         numbers = np.fromfile(file, dtype, count)

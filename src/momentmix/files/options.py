@@ -1,4 +1,4 @@
-"""How a file is to be read, where its reader should not find out by itself."""
+"""Options that say how to read a file, in place of automatic detection."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What a user has said about the form of a table; None is for the reader to find out.
+    """What the user says about the form of a table; None means that it is detected.
 
     ``gaps`` are words that stand for a missing number besides the usual ones. ``header`` tells
     whether the first line names the columns. ``sheet`` is the name of a sheet in a workbook.

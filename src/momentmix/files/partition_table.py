@@ -1,6 +1,6 @@
-"""One file of a table in parts, whose folders tell which part it is: ``year=2024/part-0.parquet``.
+"""A file of a partitioned table, with the values in its path: ``year=2024/part-0.parquet``.
 
-What the folders say becomes columns of the file, each of one value.
+Each ``name=value`` of the path becomes a constant column of the file.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ import numpy as np
 from momentmix.files.cells import Kind
 from momentmix.files.table import Piece, Place, Table, TableError
 
-#: What Hive and Spark write where there is no value.
+#: What Hive and Spark write for a missing value.
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 
 def partition_keys(path: Path) -> dict[str, str]:
-    """Names and values of the folders of a file that are named ``name=value``."""
+    """The names and values of folders called ``name=value`` in the path of a file."""
     pairs = [folder.partition("=") for folder in path.parts[:-1]]
     return {unquote(name): unquote(value) for name, equals, value in pairs if name and equals}
 
 
 class PartitionTable(Table):
-    """A table, and after its own columns those that its folders name.
+    """A table whose own columns are followed by those of its path.
 
-    Where the file has such a column itself, its numbers are those of the file.
+    If the file has such a column itself, the values of the file are used.
     """
 
     def __init__(self, table: Table, keys: Mapping[str, str]) -> None:
@@ -59,7 +59,7 @@ class PartitionTable(Table):
     def choose(self, columns: Sequence[str] | None) -> None:
         super().choose(columns)
         own = [name for name in self.columns or () if name not in self._keys]
-        if not own:  # something has to tell how many rows there are
+        if not own:  # one column is needed to count the rows
             own = [column.name for column in self.table.head() if column.kind == "numbers"][:1]
         if not own:
             raise TableError(f"{self.label}: it has no column of numbers of its own")
@@ -105,7 +105,7 @@ class PartitionTable(Table):
 
 
 def _number(value: str) -> float | None:
-    """The number that a value is, if it is one."""
+    """The value as a number, or None."""
     try:
         number = float(value)
     except ValueError:

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     import pyarrow
 
 PREFIX = "duckdb:"
-#: A database before the query; a query itself has blanks before it comes to any colon.
+#: A database file before the query. A query alone has blanks before its first colon.
 _IN_DATABASE = re.compile(r"(\S+\.(?:duckdb|ddb|db)):(?!:)(.+)", re.DOTALL)
-#: How a database is opened, so that no query can change that, load code, or use the network.
+#: Settings under which no query can load code, use the network, or change the settings.
 _SETTINGS = {
     "python_enable_replacements": False,
     "autoinstall_known_extensions": False,
@@ -29,12 +29,12 @@ _SETTINGS = {
     "allow_persistent_secrets": False,
     "lock_configuration": True,
 }
-#: The functions that rows may come from. Others log, checkpoint, or run statements of their own.
+#: The table functions that are allowed. Others write logs, checkpoint, or run further statements.
 _READING = re.compile(
     r"(read|parquet|duckdb|pragma)_\w+|range|generate_series|repeat(_row)?|unnest|glob|sniff_csv"
     r"|json_each|json_tree|summary|pg_timezone_names|icu_calendar_names|test_all_types"
 )
-#: Steps of a plan that write.
+#: The steps of a query plan that write.
 _WRITING = re.compile(r"COPY|INSERT|UPDATE|DELETE|MERGE|CREATE|ALTER|DROP|ATTACH|EXPORT|EXECUTE")
 
 
@@ -43,11 +43,11 @@ def is_query(name: str) -> bool:
 
 
 class QueryTable(ArrowTable):
-    """What ``duckdb:SELECT …`` answers, or ``duckdb:FILE.duckdb:SELECT …``, in batches.
+    """The result of ``duckdb:SELECT …`` or ``duckdb:FILE.duckdb:SELECT …``, in batches.
 
-    The query runs anew whenever the table is read, so its rows may be others then. It is one
-    query and nothing else: it reads files and a database, which is opened for reading alone. It
-    can write nothing, reads no variables of Python, and loads no extension.
+    The query runs again whenever the table is read, so its rows may change. It must be a single
+    query that reads files or one database, which is opened read-only. It cannot write, read
+    variables of Python, or load extensions.
     """
 
     lasting = False
@@ -69,7 +69,7 @@ class QueryTable(ArrowTable):
         super().__init__(self.database or "query", columns, label or f"query {shown!r}", options)
 
     def _size(self) -> int:
-        return 0  # which nobody knows before the query has run
+        return 0  # unknown before the query has run
 
     @property
     def identity(self) -> str:
@@ -79,25 +79,25 @@ class QueryTable(ArrowTable):
     def title(self) -> str:
         return "a query"
 
-    def changed(self) -> int:
+    def modified_at(self) -> int:
         return 0
 
     def count(self) -> int:
         """The number of rows, by a query of its own."""
-        with self._asked("count(*)") as found:
+        with self._ask("count(*)") as found:
             return int(found.fetchall()[0][0])
 
     @contextmanager
     def _open(self) -> Iterator[pyarrow.RecordBatchReader]:
-        with self._asked("*") as found:
+        with self._ask("*") as found:
             rows = max(1, PIECE_BYTES // (8 * len(found.columns)))
-            # Before DuckDB 1.5 it had the other name.
+            # The method was renamed in DuckDB 1.5.
             reader = getattr(found, "to_arrow_reader", None) or found.fetch_arrow_reader
             yield reader(rows)
 
     @contextmanager
-    def _asked(self, what: str) -> Iterator[Any]:
-        """What is asked of the rows of the query; the answer comes while it is read."""
+    def _ask(self, what: str) -> Iterator[Any]:
+        """Select ``what`` from the rows of the query; the result is computed while it is read."""
         duckdb = self._duckdb()
         if self.database is not None and not Path(self.database).is_file():
             raise TableError(f"{self.database}: there is no such database")
@@ -111,7 +111,7 @@ class QueryTable(ArrowTable):
                         f"{self.label}: {PREFIX} takes one query, which begins with SELECT, FROM "
                         "or WITH, and nothing that changes a database"
                     )
-                # Within another query, DuckDB takes no WITH whose parts write.
+                # As a subquery: there DuckDB refuses a WITH whose parts write.
                 asked = f"SELECT {what} FROM (\n" + self.query.rstrip("; \n") + "\n)"
                 self._refuse_writing(connection, asked)
                 yield connection.sql(asked)
@@ -120,7 +120,7 @@ class QueryTable(ArrowTable):
             raise TableError(f"{self.label}: {said}") from error
 
     def _refuse_writing(self, connection: Any, query: str) -> None:
-        """Refuse a query if a step of its plan, which DuckDB makes without running it, writes."""
+        """Raise an error if a step of the plan writes; DuckDB makes the plan without running it."""
         plan = connection.execute(f"EXPLAIN (FORMAT json) {query}").fetchone()[1]
         steps = json.loads(plan)
         while steps:

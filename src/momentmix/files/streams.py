@@ -1,7 +1,6 @@
-"""The bytes of a file as text in UTF-8, whatever it is packed or encoded in.
+"""The text of a file in UTF-8, however the file is compressed or encoded.
 
-Nothing is unpacked as a whole: a stream is read in parts, so that memory stays flat however much a
-small file unpacks to.
+Nothing is unpacked as a whole, so memory stays flat even if a small file unpacks to very much.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from typing import IO, cast
 
 from momentmix.files.table import TableError
 
-#: How compressed files begin.
+#: The first bytes of compressed files.
 _PACKED = {
     b"\x1f\x8b": "gzip",
     b"BZh": "bzip2",
@@ -25,7 +24,7 @@ _PACKED = {
     b"PK\x03\x04": "zip",
     b"PK\x05\x06": "zip",
 }
-#: How text of some encodings begins; the longer marks first.
+#: Byte order marks of encodings, longer ones first.
 _BYTE_ORDER_MARKS = {
     codecs.BOM_UTF32_LE: "utf-32",
     codecs.BOM_UTF32_BE: "utf-32",
@@ -37,12 +36,12 @@ _DAMAGE = (EOFError, OSError, zipfile.BadZipFile, lzma.LZMAError, zlib.error, No
 
 
 def packing(first: bytes) -> str | None:
-    """How a file that begins so is compressed; None if it is not."""
+    """How a file with these first bytes is compressed; None if it is not."""
     return next((how for mark, how in _PACKED.items() if first.startswith(mark)), None)
 
 
-def unpacked(file: IO[bytes], label: str) -> IO[bytes]:
-    """What a compressed file holds, unpacked while it is read; any other file itself."""
+def unpack(file: IO[bytes], label: str) -> IO[bytes]:
+    """A file that decompresses while it is read; a file that is not compressed itself."""
     how = packing(file.read(8))
     file.seek(0)
     if how == "gzip":
@@ -58,7 +57,7 @@ def _only_member(file: IO[bytes], label: str) -> IO[bytes]:
     try:
         archive = zipfile.ZipFile(file)
         names = [info.filename for info in archive.infolist() if not info.is_dir()]
-    except Exception as error:  # there is hardly one that a damaged archive cannot raise
+    except Exception as error:  # a damaged archive can raise almost any exception
         raise TableError(f"{label}: this zip file is damaged ({error})") from error
     names = [name for name in names if not name.startswith("__MACOSX/")]
     if len(names) != 1:
@@ -71,7 +70,7 @@ def _only_member(file: IO[bytes], label: str) -> IO[bytes]:
 
 
 def encoding_of(head: bytes) -> str:
-    """The encoding of text that begins so. Text that is not UTF-8 is taken for that of Windows."""
+    """The encoding of a text from its beginning; what is not Unicode is taken for cp1252."""
     for mark, name in _BYTE_ORDER_MARKS.items():
         if head.startswith(mark):
             return name
@@ -86,10 +85,10 @@ def encoding_of(head: bytes) -> str:
 
 
 class TextStream:
-    """The text of an open file in UTF-8, from some byte of it on; it closes the file.
+    """The text of an open file in UTF-8, after skipping some bytes; it closes the file.
 
-    ``size`` is that of the file when it was first opened: what is added later does not count.
-    ``old_mac`` makes carriage returns, which end lines there, into line feeds.
+    ``size`` is that of the file when first opened; bytes added later are not read.
+    ``old_mac`` turns carriage returns, the line ends of old Macs, into line feeds.
     """
 
     def __init__(
@@ -103,9 +102,9 @@ class TextStream:
     ) -> None:
         self._label, self._size, self._file = label, size, file
         self._decoder: io.IncrementalNewlineDecoder | None = None
-        self._ahead = b""  # of what has been read, the part that was not given out
+        self._ahead = b""  # bytes read but not yet returned
         try:
-            self._source = unpacked(self._file, label)
+            self._source = unpack(self._file, label)
             if codecs.lookup(encoding).name != "utf-8" or old_mac:
                 decoder = codecs.getincrementaldecoder(encoding)
                 errors = "replace" if encoding == "cp1252" else "strict"
@@ -123,7 +122,7 @@ class TextStream:
 
     @property
     def plain(self) -> bool:
-        """Whether the stream is the file, byte by byte."""
+        """Whether the stream has the very bytes of the file."""
         return self._source is self._file and self._decoder is None
 
     @property
@@ -137,7 +136,7 @@ class TextStream:
             ahead, self._ahead = self._ahead[:count], self._ahead[count:]
             return ahead
         while True:
-            data = self._packed(count)
+            data = self._read_packed(count)
             if self._decoder is None:
                 return data
             try:
@@ -150,8 +149,8 @@ class TextStream:
             if text or not data:
                 return text.encode("utf-8", "replace")
 
-    def _packed(self, count: int) -> bytes:
-        """Bytes as the file has them, or as they come out of its packing."""
+    def _read_packed(self, count: int) -> bytes:
+        """Bytes of the file, decompressed if it is compressed."""
         if self._source is not self._file:
             try:
                 return self._source.read(count)

@@ -1,8 +1,8 @@
 """A table of numbers in a file: what all formats share.
 
-A ``Table`` yields pieces of rows with the place where the next one begins, so that a reader that
-stopped can go on. Its head tells what its columns hold, before one is chosen. Whatever is wrong
-with a file is a ``TableError`` that names the file and the row.
+A ``Table`` yields pieces of rows, each with the place where the next begins, so that an interrupted
+reader can resume. Its head shows what the columns hold before some are chosen. Every problem with a
+file is a ``TableError`` that names the file and the row.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ import numpy as np
 from momentmix.files.cells import Kind, as_number
 from momentmix.files.options import FIND_OUT, ReadOptions
 
-#: Size of one piece in memory, in bytes of float64.
+#: The size of one piece in memory, in bytes of float64. It affects memory and speed only.
 PIECE_BYTES = 16 << 20
-#: Rows that are looked at before columns are chosen.
+#: Rows that decide what columns hold and which are chosen. A round number: more would take longer
+#: and miss fewer late surprises.
 HEAD_ROWS = 1000
-#: Columns that a table can have.
+#: Tables with more columns are refused. A round number that bounds memory.
 MOST_COLUMNS = 1_000_000
 _MEND = "leave the row out, or mend it"
 
@@ -32,13 +33,13 @@ class TableError(ValueError):
 
 
 class Column(NamedTuple):
-    """What the head of a table shows of a column."""
+    """A column as the head of a table shows it."""
 
     name: str
     kind: Kind
-    values: np.ndarray  # its first numbers, NaN for gaps; none if it holds something else
+    values: np.ndarray  # its first numbers, NaN for gaps; empty if it holds no numbers
     has_name: bool = True
-    partition: bool = False  # whether it tells parts of a table apart, one value a file
+    partition: bool = False  # whether its value comes from the path of the file
 
 
 class Place(NamedTuple):
@@ -58,16 +59,15 @@ class Piece(NamedTuple):
     rows: np.ndarray  # (k, n) float64
     first: Place
     next: Place
-    share: float  # of the file that has been read, by its bytes
+    share: float  # of the bytes of the file that have been read
 
 
 class Table(ABC):
     """One file. ``columns`` are the names to read, in this order; None for all.
 
-    ``label`` is what errors call it, if not by its path. Where no column has a name, ``names`` is
-    None, and columns are called by their positions from 0. ``partitions`` are columns that tell the
-    files of a table apart. ``lasting`` tells whether one can know that rows are still the same when
-    they are read again.
+    ``label`` is what errors call it, by default its path. If no column has a name, ``names`` is
+    None and columns are called by their positions from 0. ``partitions`` are columns whose value
+    comes from the path. ``lasting`` says whether the rows are sure to be the same when read again.
     """
 
     partitions: frozenset[str] = frozenset()
@@ -84,31 +84,31 @@ class Table(ABC):
         self.label = str(path) if label is None else label
         self.options = options
         self.size = self._size()
-        self.said: list[str] = []  # what the user should know about how the file is read
+        self.said: list[str] = []  # notes for the user on how the file is read
         found = self._names()
         if self._width() > MOST_COLUMNS:
             raise TableError(f"{self.label}: {self._width():,} columns are more than can be read")
         self.names = None if found is None or not any(found) else _all_different(found)
-        # Where no column has a name, none lacks one.
+        # If no column has a name, positions count as names.
         self._named = [self.names is None or bool(name) for name in found or self.known]
         self.columns: list[str] | None = None
         self.choose(columns)
 
     def _size(self) -> int:
-        """Its bytes, by which progress is told."""
+        """Its size in bytes, for progress."""
         return self.path.stat().st_size
 
     @property
     def identity(self) -> str:
-        """What tells it from other tables."""
+        """A text that distinguishes it from other tables."""
         return str(self.path.resolve())
 
     @property
     def title(self) -> str:
-        """What it is called where there is little room."""
+        """A short name."""
         return Path(self.label).name
 
-    def changed(self) -> int:
+    def modified_at(self) -> int:
         """When it was last written, in nanoseconds."""
         return self.path.stat().st_mtime_ns
 
@@ -136,7 +136,7 @@ class Table(ABC):
             raise TableError(f"{self.label}: no columns")
 
     def head(self) -> list[Column]:
-        """What the first rows show of every column of the file."""
+        """Every column of the file as its first rows show it."""
         columns = self._head_columns()
         return [
             Column(name, kind, self._without_gaps(values), named, name in self.partitions)
@@ -146,11 +146,11 @@ class Table(ABC):
     @property
     @abstractmethod
     def head_is_all(self) -> bool:
-        """Whether the head has all rows of the file."""
+        """Whether the head holds all rows of the file."""
 
     @abstractmethod
     def _names(self) -> list[str] | None:
-        """The names of all columns, "" for one without; what else the file says first is kept."""
+        """The names of all columns, "" for one without. It may keep what it reads on the way."""
 
     @abstractmethod
     def _width(self) -> int:
@@ -158,7 +158,7 @@ class Table(ABC):
 
     @abstractmethod
     def _head_columns(self) -> list[tuple[Kind, np.ndarray]]:
-        """What the first rows of each column hold."""
+        """The kind and the first numbers of each column."""
 
     @abstractmethod
     def _pieces(self, start: Place) -> Iterator[Piece]: ...
@@ -174,7 +174,7 @@ class Table(ABC):
                 yield piece._replace(rows=self._without_gaps(piece.rows))
         except (TableError, MemoryError):
             raise
-        except Exception as error:  # whatever a reader of files can raise
+        except Exception as error:  # a reader of files can raise anything
             raise TableError(f"{self.label}: {error}") from error
 
     def _without_gaps(self, values: np.ndarray) -> np.ndarray:
@@ -204,7 +204,7 @@ class Table(ABC):
             raise self.refusal(piece, row, column, hint if np.isnan(value) else _MEND)
 
     def refusal(self, piece: Piece, row: int, column: int, hint: str) -> TableError:
-        """An error about one cell of a piece, with its place, its value and what to do."""
+        """The error for one cell of a piece, with its place, its value and advice."""
         value = piece.rows[row, column]
         return TableError(
             f"{self.label}, {self.row_name(piece, row)}, column {self.column_name(column)}: "
@@ -213,8 +213,8 @@ class Table(ABC):
 
 
 def _all_different(names: list[str]) -> list[str]:
-    """Names for all, none twice: unnamed_3 for one without, and .1, .2 after the same."""
-    result: dict[str, None] = {}  # which keeps their order
+    """Unique names: unnamed_3 for a column without one, and .1, .2 after repeated ones."""
+    result: dict[str, None] = {}  # a dict keeps the order
     given = set(names)
     for i, name in enumerate(names):
         name = base = name or f"unnamed_{i}"

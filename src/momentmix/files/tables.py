@@ -1,4 +1,4 @@
-"""Tables of numbers in files, read in pieces. What a file is, its first bytes tell."""
+"""Tables of numbers in files, read in pieces. The first bytes of a file tell its format."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _MARKS: dict[bytes, type[Table]] = {
     b"ARROW1": ArrowTable,
     b"\xff\xff\xff\xff": ArrowTable,
 }
-#: For files that are damaged from the first byte on.
+#: The format by ending, for files whose first bytes are damaged.
 _ENDINGS: dict[str, type[Table]] = {
     ".npy": NpyTable,
     **dict.fromkeys((".parquet", ".pq", ".arrow", ".arrows", ".feather", ".ipc"), ArrowTable),
@@ -70,14 +70,14 @@ def open_tables(
     wanted: Wanted = EVERY_NUMBER,
     options: ReadOptions = FIND_OUT,
 ) -> list[Table]:
-    """The tables in some files, the same columns of each."""
+    """Open the tables in files and choose the same columns of each."""
     tables = [open_table(path, options=options) for path in paths]
     choose_from(tables, wanted)
     return tables
 
 
 def choose_from(tables: Sequence[Table], wanted: Wanted = EVERY_NUMBER) -> Choice:
-    """Have tables read the columns that are wanted, which all must have; say what is left out."""
+    """Choose the wanted columns, which every table must have; returns also those left out."""
     first = tables[0]
     for table in tables[1:]:
         alike = (table.names is None) == (first.names is None)

@@ -1,4 +1,4 @@
-"""Tables in text, packed and encoded in any way; pyarrow reads the numbers."""
+"""Tables in text, in any compression and encoding; pyarrow reads the numbers."""
 
 from __future__ import annotations
 
@@ -17,9 +17,13 @@ from momentmix.files.table import Piece, Place, Table, TableError
 if TYPE_CHECKING:
     import pyarrow
 
+#: Bytes that are read at a time, which affects memory and speed only; and the longest line, which
+#: bounds memory. Round numbers.
 _BLOCK, _LONGEST_LINE = 8 << 20, 64 << 20
+#: Bytes at the beginning from which the form of the text is found. A round number, enough for
+#: HEAD_ROWS lines of 1,000 characters.
 _HEAD_BYTES = 1 << 20
-#: Beginnings of files that are no text.
+#: The first bytes of files that are not text, and what errors say of them.
 _NO_TEXT = {
     b"\xd0\xcf\x11\xe0": "an old Excel workbook (.xls); save it as .xlsx or .csv",
     b"%PDF": "a PDF document",
@@ -32,11 +36,11 @@ _NO_TEXT = {
 
 
 class TextTable(Table):
-    """Text. Its encoding, separator, decimal mark and header are found by looking at it."""
+    """A text file whose encoding, separator, decimal mark and header are detected."""
 
     def _names(self) -> list[str] | None:
         import_pyarrow(self.path, self.label)
-        self._encoding, self._old_mac = "utf-8", False  # as bytes, for now
+        self._encoding, self._old_mac = "utf-8", False  # so that the first read gives the bytes
         with self._text() as stream:
             first = stream.read(_HEAD_BYTES)
         _refuse_what_is_no_text(first, self.label)
@@ -53,7 +57,7 @@ class TextTable(Table):
         return self._dialect.names
 
     def _first_lines(self) -> tuple[bytes, bool]:
-        """Text that begins the file, of two lines at least, and whether it is all of it."""
+        """The beginning of the text, at least two lines, and whether it is the whole text."""
         parts, size, lines = list[bytes](), 0, 0
         with self._text() as stream:
             while read := stream.read(_HEAD_BYTES):
@@ -66,7 +70,7 @@ class TextTable(Table):
         return b"".join(parts), True
 
     def _text(self, skip: int = 0) -> TextStream:
-        file = open(self.path, "rb")  # noqa: SIM115  (which the stream closes)
+        file = open(self.path, "rb")  # noqa: SIM115  (the stream closes it)
         return TextStream(file, self.label, self.size, self._encoding, self._old_mac, skip)
 
     def _width(self) -> int:
@@ -90,7 +94,7 @@ class TextTable(Table):
         return found
 
     def _say_how(self, cells: Sequence[str], numbers: Sequence[float]) -> None:
-        """Of a column whose numbers have signs of money or marks between thousands."""
+        """Add a note if numbers have currency signs or thousands separators."""
         for cell, number in zip(cells, numbers, strict=False):
             if not np.isnan(number) and not is_number(cell, self._dialect.decimal):
                 line = f"{self.label}: {cell!r} and numbers like it are read as {number:.10g}"
@@ -107,7 +111,7 @@ class TextTable(Table):
     def _pieces(self, start: Place) -> Iterator[Piece]:
         place = max(start, self._start, key=lambda p: p.offset)
         for block, share in self._blocks(place):
-            rows = self._parsed(block, place)
+            rows = self._parse(block, place)
             after = Place(
                 place.rows + len(rows),
                 place.offset + len(block),
@@ -117,7 +121,7 @@ class TextTable(Table):
             place = after
 
     def _blocks(self, place: Place) -> Iterator[tuple[bytes, float]]:
-        """Whole lines from a place on, and the share of the file that has been read."""
+        """Blocks of whole lines from a place on, and the share of the file read so far."""
         lines = place.lines
         with self._text(place.offset) as stream:
             rest = b""
@@ -146,9 +150,9 @@ class TextTable(Table):
         return [self._as_column(cells, kinds[name]) for name, cells in found.items()]
 
     def _words(self, block: bytes, columns: Sequence[str]) -> list[list[str]]:
-        """The cells of some columns of a block, as they are written."""
+        """The cells of some columns of a block, as text."""
         pa = import_pyarrow(self.path, self.label)
-        text = self._dialect.cleaned(block)
+        text = self._dialect.clean(block)
         if not text.strip():
             return [[] for _ in columns]
         try:
@@ -160,7 +164,7 @@ class TextTable(Table):
             return [[cells[at] for cells in rows] for at in places]
 
     def _as_column(self, cells: list[str], kind: Kind) -> np.ndarray:
-        """Numbers, if all that is there is a number; else the words."""
+        """An array of numbers if every cell is a number or a gap, else of words."""
         if kind == "numbers":
             decimal = self._dialect.decimal
             numbers = np.array([as_number(cell, decimal) for cell in cells])
@@ -170,9 +174,9 @@ class TextTable(Table):
                 return numbers.astype(np.int64) if whole else numbers
         return np.array(cells, dtype=object)
 
-    def _parsed(self, block: bytes, place: Place) -> np.ndarray:
+    def _parse(self, block: bytes, place: Place) -> np.ndarray:
         pa = import_pyarrow(self.path, self.label)
-        text = self._dialect.cleaned(block)
+        text = self._dialect.clean(block)
         if not text.strip():
             return np.empty((0, self.width))
         try:
@@ -187,13 +191,13 @@ class TextTable(Table):
     def _read(
         self, text: bytes, columns: Sequence[str], cell_type: pyarrow.DataType
     ) -> pyarrow.Table:
-        """Some columns of lines of text, all of one type."""
+        """Some columns of lines of text, all read as one type."""
         pa = import_pyarrow(self.path, self.label)
         from pyarrow import csv as arrow_csv
 
         return arrow_csv.read_csv(
             pa.BufferReader(text),
-            # Without threads: pyarrow's sometimes abort a process that ends soon after.
+            # Without threads, because pyarrow's sometimes abort a process that exits soon after.
             read_options=arrow_csv.ReadOptions(
                 column_names=self.known, block_size=len(text) + 1, use_threads=False
             ),
@@ -209,7 +213,7 @@ class TextTable(Table):
         )
 
     def _cell_by_cell(self, block: bytes, place: Place, error: Exception) -> np.ndarray:
-        """What pyarrow does not read: money, thousands, blanks around gaps; or an error's place."""
+        """Read cells that pyarrow cannot, such as $1,000, or raise an error with the place."""
         known = self.known
         rows: list[list[float]] = []
         wanted = [known.index(name) for name in self.columns or known]
@@ -217,18 +221,19 @@ class TextTable(Table):
             values = [as_number(cells[at], self._dialect.decimal) for at in wanted]
             for at, value in zip(wanted, values, strict=True):
                 if np.isnan(value) and not is_gap(cells[at], self.options.gaps):
+                    cell = cells[at] if len(cells[at]) < 60 else f"{cells[at][:57]}…"
                     raise TableError(
-                        f"{where}, column {known[at]}: {cells[at]!r} is not a number (--na "
-                        f"'{cells[at]}' takes it for a gap, --exclude leaves the column out)"
+                        f"{where}, column {known[at]}: {cell!r} is not a number (--na '{cell}' "
+                        "takes it for a gap, --exclude leaves the column out)"
                     ) from error
             rows.append(values)
         return np.array(rows, dtype=np.float64).reshape(len(rows), len(wanted))
 
     def _lines_of_cells(self, block: bytes, place: Place) -> Iterator[tuple[str, list[str]]]:
-        """The cells of each row of a block, and where the row is."""
+        """The cells of each row of a block, and the place of the row for errors."""
         rows, width = 0, len(self.known)
         for i, line in logical_lines(block, self._dialect.separator):
-            text = self._dialect.cleaned(line).decode("utf-8", errors="replace").rstrip("\r\n")
+            text = self._dialect.clean(line).decode("utf-8", errors="replace").rstrip("\r\n")
             if not text.strip():
                 continue
             where = f"{self.label}, row {place.rows + rows} (line {place.lines + i + 1})"
@@ -259,7 +264,7 @@ def _refuse_what_is_no_text(head: bytes, label: str) -> None:
 
 
 def _end_of_last_line(block: bytes) -> int:
-    """After the last line end that is not inside quotes; 0 if there is none."""
+    """The position after the last line end outside quotes; 0 if there is none."""
     cut = block.rfind(b"\n") + 1
     while cut and block.count(b'"', 0, cut) % 2:
         cut = block.rfind(b"\n", 0, cut - 1) + 1

@@ -1,4 +1,4 @@
-"""Tables with all their columns, numbers or not, to be written again."""
+"""Tables with all their columns, numbers or not, for writing them again."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from momentmix.files.table import Table, TableError
 
 
 class WholeTable(NamedTuple):
-    """The columns of some tables, one after the other, those apart that were read as numbers."""
+    """The columns of concatenated tables, apart from those that were read as numbers."""
 
     names: list[str]  # of all columns, in the order of the first table
-    used: list[str]  # those that were read as numbers, in their order
-    others: dict[str, np.ndarray]  # of numbers, or of objects that may be anything
+    used: list[str]  # the columns that were read as numbers, in this order
+    others: dict[str, np.ndarray]  # arrays of numbers or of objects
 
 
 def whole_table(tables: Sequence[Table], used: Sequence[str], rows: int) -> WholeTable:
-    """The columns that all tables have, besides those that are used, of which there are ``rows``.
+    """The columns that all tables share besides the used ones, each with ``rows`` cells.
 
-    A column that is not in all of them is left out.
+    A column that some table lacks is left out.
     """
     for table in tables:
         if not table.lasting:
@@ -33,7 +33,7 @@ def whole_table(tables: Sequence[Table], used: Sequence[str], rows: int) -> Whol
     names = [name for name in tables[0].known if all(name in known for known in common)]
     others = [name for name in names if name not in used]
     parts = [dict(zip(others, table.cells(others), strict=True)) for table in tables]
-    found = {name: _joined([part[name] for part in parts]) for name in others}
+    found = {name: _join([part[name] for part in parts]) for name in others}
     short = [name for name, column in found.items() if len(column) != rows]
     if short:
         raise TableError(
@@ -43,15 +43,15 @@ def whole_table(tables: Sequence[Table], used: Sequence[str], rows: int) -> Whol
     return WholeTable(names, list(used), found)
 
 
-def _joined(columns: Sequence[np.ndarray]) -> np.ndarray:
-    """One array of numbers, or of objects of one kind: words, where there are several kinds."""
+def _join(columns: Sequence[np.ndarray]) -> np.ndarray:
+    """One array of numbers or of objects; objects of different kinds become words."""
     if all(column.dtype.kind != "O" for column in columns):
         return np.concatenate(columns)
     found = np.concatenate([_as_objects(column) for column in columns])
     kinds = {type(cell) for cell in found if cell is not None}
     if len(kinds) > 1 and not kinds <= {int, float}:
         words = [None if cell is None else str(cell) for cell in found]
-        return np.array([*words, None], dtype=object)[:-1]  # of objects, whatever they are
+        return np.array([*words, None], dtype=object)[:-1]  # None forces an array of objects
     return found
 
 

@@ -15,10 +15,10 @@ from typing import BinaryIO
 
 @contextmanager
 def written_whole(path: str | PathLike[str]) -> Iterator[BinaryIO]:
-    """A file to write into, which takes the place of ``path`` once it is on disk.
+    """Give a file to write into, which replaces ``path`` once it is on disk.
 
-    A crash leaves the old file, or none, and never half of a new one; what it leaves beside it is
-    removed when the same file is next written. Links stay, and so do the permissions of a file.
+    A crash leaves the old file, or none, never half of a new one. A leftover beside it is removed
+    when the same file is written again. Links and permissions are kept.
     """
     target = _target(path)
     _remove_leftovers(target)
@@ -29,7 +29,7 @@ def written_whole(path: str | PathLike[str]) -> Iterator[BinaryIO]:
         return os.open(name, flags, 0o666 if old is None else old)
 
     try:
-        with naming(path, partial):
+        with name_in_errors(path, partial):
             with open(partial, "xb", opener=create) as file:
                 yield file
                 file.flush()
@@ -42,17 +42,17 @@ def written_whole(path: str | PathLike[str]) -> Iterator[BinaryIO]:
 
 
 def check_writable(path: str | PathLike[str]) -> None:
-    """Before the work, the OSError that :func:`written_whole` would raise after it."""
+    """Raise now the OSError that :func:`written_whole` would raise after the work."""
     partial = _partial(_target(path))
-    with naming(path, partial):
+    with name_in_errors(path, partial):
         partial.unlink(missing_ok=True)
         open(partial, "xb").close()
         partial.unlink()
 
 
 @contextmanager
-def naming(what: object, instead_of: object = None) -> Iterator[None]:
-    """Errors of the disk say which file they are about: ``what``, and not ``instead_of``."""
+def name_in_errors(what: object, instead_of: object = None) -> Iterator[None]:
+    """Make OSErrors name the file ``what``, and not ``instead_of``."""
     try:
         yield
     except BrokenPipeError:
@@ -66,7 +66,7 @@ def naming(what: object, instead_of: object = None) -> Iterator[None]:
 
 
 def _target(path: str | PathLike[str]) -> Path:
-    """The file to write, behind links; an OSError if that cannot be."""
+    """The file to write, with links resolved; an OSError if it cannot be written."""
     target = Path(os.path.realpath(path))
     if not target.parent.is_dir():
         raise FileNotFoundError(f"{path}: there is no folder {Path(path).parent}")
@@ -84,7 +84,7 @@ def _partial(target: Path) -> Path:
 
 
 def _remove_leftovers(target: Path) -> None:
-    """Parts of the same file whose writers, on this machine, are no more."""
+    """Remove parts of the same file whose writing processes, on this machine, have ended."""
     ours = re.compile(re.escape(f"{target.name}.{platform.node()}-") + r"(\d{1,9})\.part")
     with suppress(OSError):
         for name in os.listdir(target.parent):
@@ -94,9 +94,9 @@ def _remove_leftovers(target: Path) -> None:
 
 
 def _runs(process: int) -> bool:
-    if process == os.getpid():  # one before this had the same number
+    if process == os.getpid():  # an earlier process had the same number
         return False
-    if os.name != "posix":  # where there is no way to ask without harm
+    if os.name != "posix":  # elsewhere os.kill may do harm
         return True
     try:
         os.kill(process, 0)

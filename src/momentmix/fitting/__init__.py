@@ -1,1 +1,1 @@
-"""One fit: what is asked for (plan), what is given (problem), and the way from one to the other."""
+"""One fit: the plan from its parameters, the problem from its data, and the solution."""

@@ -1,4 +1,4 @@
-"""What is asked for: the parameters of an estimator, and the sizes of its data."""
+"""What a plan is made from: the parameters of an estimator, and the sizes of its data."""
 
 from __future__ import annotations
 
@@ -18,15 +18,8 @@ class CommonSettings(Protocol):
     """Parameters that every estimator has, as their documentation describes them."""
 
     n_components: int | Literal["auto"]
-    order_weights: Literal["auto"] | Sequence[float]
-    omega: float | None
-    augmentation: Augmentation
-    solver: SolverName
-    init: Init
     n_init: int | Literal["auto"]
-    polish: Literal["em", "newton"] | None
     max_iter: int
-    tol: float
     weights_init: np.ndarray | None
     means_init: np.ndarray | None
     warm_start: bool
@@ -34,33 +27,55 @@ class CommonSettings(Protocol):
     n_jobs: int | None
 
 
-class MixtureSettings(CommonSettings, Protocol):
-    """Parameters of MomentMixture."""
+class CovarianceSettings(CommonSettings, Protocol):
+    """Parameters of mixtures whose covariances are to be found."""
 
-    order: int | Literal["auto"]
     covariance_type: str
-    weighting: Literal["auto", "optimal", "orders"]
     reg_covar: float
-    init_params: InitParams
     covariances_init: np.ndarray | None
     precisions_init: np.ndarray | None
-    verbose_interval: int
-    moments: Literal["auto", "tensors", "samples"]
+    outliers: float | Literal["auto", "uniform"] | None
+
+
+class LikelihoodSettings(CovarianceSettings, Protocol):
+    """Parameters of GaussianMixture."""
+
+    tol: float
+    init_params: InitParams
     prior: float | Literal["auto", "cv"] | None
-    outliers: float | Literal["none", "auto", "uniform"]
+    method: Literal["auto", "em", "newton"]
 
 
-class KnownNoiseSettings(CommonSettings, Protocol):
+class MatchingSettings(CommonSettings, Protocol):
+    """Parameters of estimators that match moments."""
+
+    order: int | Literal["auto"]
+    order_weights: Literal["auto"] | Sequence[float]
+    omega: float | None
+    augmentation: Augmentation
+    solver: SolverName
+    init: Init
+
+
+class MomentSettings(MatchingSettings, CovarianceSettings, Protocol):
+    """Parameters of MomentMixture."""
+
+    weighting: Literal["auto", "optimal", "orders"]
+    moments: Literal["auto", "tensors", "samples"]
+
+
+class KnownNoiseSettings(MatchingSettings, Protocol):
     """Parameters of KnownCovarianceMixture."""
 
-    order: int
     covariance: ArrayLike | Literal["estimate"]
+    polish: Literal["em"] | None
+    tol: float
 
 
 class Sizes(NamedTuple):
     """What a plan has to know of the data."""
 
-    n: int  # features
-    rows: int = 0  # that are read at each evaluation of a cost
-    order: int | None = None  # the highest order of which moments are known, if not all are
+    n: int  # the number of features
+    rows: int = 0  # the rows that are read at each evaluation of a cost
+    order: int | None = None  # the highest order whose moments are known, if not all are
     place: Place = "moments"

@@ -1,4 +1,4 @@
-"""Problems as they are built from data: rows in memory, elsewhere, with gaps, or moments alone."""
+"""Builds the problem of a fit from rows in memory, rows elsewhere, rows with gaps, or moments."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from momentmix.covariance import Anchor, Bound
 from momentmix.data.blocks import BlockData
-from momentmix.data.crowding import Crowding, sheltered_frame
+from momentmix.data.crowding import Crowding, frame_without_outliers
 from momentmix.data.dominance import warn_of_dominance
 from momentmix.data.frame import Frame
 from momentmix.data.gaps import check_gaps
@@ -35,7 +35,7 @@ from momentmix.support.warnings import warn_user
 def mixture_problem(data: Data | ObservedData, plan: Plan, frame: Frame | None = None) -> Problem:
     """The problem of a mixture whose covariances are to be found.
 
-    ``frame`` has the coordinates of the fit of rows in memory, where they are not the rows' own.
+    ``frame`` gives the coordinates of a fit to rows in memory, if they do not follow from the rows.
     """
     if isinstance(data, BlockData):
         return _of_blocks(data, plan)
@@ -54,7 +54,7 @@ def mixture_problem(data: Data | ObservedData, plan: Plan, frame: Frame | None =
 
 
 def with_background(problem: Problem, widths: np.ndarray, most: float) -> Problem:
-    """The problem with a background of so many units in each feature of X."""
+    """The problem with a background over a box of these widths, in the units of X."""
     likelihood = problem.likelihood
     assert isinstance(likelihood, RowLikelihood)
     volume = problem.frame.log_volume
@@ -66,7 +66,7 @@ def with_background(problem: Problem, widths: np.ndarray, most: float) -> Proble
 
 
 def _of_rows(rows: AtomData, plan: Plan, frame: Frame | None) -> Problem:
-    """Rows in memory: the likelihood decides, and moments are starts at most."""
+    """Rows in memory: the likelihood is maximised, and moments can only be starts."""
     frame, crowding = _row_frame(rows, plan, frame)
     within = rows.within(frame)
     scaled = within.in_order()
@@ -93,7 +93,7 @@ def _of_rows(rows: AtomData, plan: Plan, frame: Frame | None) -> Problem:
 
 
 def _of_observed(data: ObservedData, plan: Plan, frame: Frame | None) -> Problem:
-    """Rows with gaps or noise in memory: as other rows, with the likelihood of what was seen."""
+    """Rows in memory with gaps or noise: like others, with the likelihood of observed values."""
     _warn_of_light_rows(plan, data.rows, data.count)
     frame, crowding = _row_frame(data, plan, frame)
     within, rounding = data.within(frame), plan.rounding and data.table.noise is None
@@ -111,16 +111,17 @@ def _of_observed(data: ObservedData, plan: Plan, frame: Frame | None) -> Problem
     )
     likelihood.crowding = None if crowding is None else crowding.at(np.argsort(order))
     if plan.search == "moments" and not data.gaps:  # with gaps, starts from filled rows will do
-        scaled = data.debiased().within(frame)
+        scaled = data.debias().within(frame)
     moments = _moments(scaled, frame, plan, gaussian_weights(plan.order), likelihood.floor)
     constant = tuple(constant_columns(data.table.X))
     return Problem(frame, moments, likelihood, data.count, likelihood.floor, constant=constant)
 
 
-def resized(problem: Problem, data: AtomData | ObservedData, plan: Plan) -> Problem:
-    """The problem of as many components as a plan has: coordinates and rows are the same.
+def resize(problem: Problem, data: AtomData | ObservedData, plan: Plan) -> Problem:
+    """The same problem for the number of components of another plan.
 
-    Only what holds covariances where gaps leave them open depends on the number.
+    Coordinates and rows stay the same. Only the anchor of covariances under gaps depends on the
+    number.
     """
     moments, likelihood, frame = problem.moments, problem.likelihood, problem.frame
     assert isinstance(moments, MixtureMoments)
@@ -133,13 +134,13 @@ def resized(problem: Problem, data: AtomData | ObservedData, plan: Plan) -> Prob
 
 
 def _anchor(plan: Plan, share: float, whole: float) -> Anchor | None:
-    """What holds covariances if a share of the cells are gaps, and so many rows have none."""
+    """The anchor of covariances if a share of cells are gaps and ``whole`` rows have none."""
     matrices = 1 if plan.kind.common else plan.m
     return plan.kind.anchor(plan.n, share, whole / matrices) if plan.anchored else None
 
 
 def _of_moments(data: Data, plan: Plan) -> Problem:
-    """Moments alone; also those of rows in memory, where nothing but moments is asked for."""
+    """The problem of moments alone; they may be those of rows in memory."""
     if isinstance(data, AtomData) and data.atoms.covariance.zero:
         warn_of_dominance(data.X, data.weights)
     if plan.tensors:
@@ -152,15 +153,15 @@ def _of_moments(data: Data, plan: Plan) -> Problem:
 
 
 def _of_blocks(data: BlockData, plan: Plan) -> Problem:
-    """Rows elsewhere: a search among rows drawn from them, and passes over all.
+    """Rows elsewhere: a search on a sample of them, and passes over all.
 
-    So few rows that all of them are drawn are rows in memory.
+    If the sample holds every row, they are treated as rows in memory.
     """
     if not plan.polish:
         source, _ = moments_of_blocks(data, plan)
         problem = _of_moments(source, replace(plan, tensors=False))
         return replace(problem, elsewhere=data.elsewhere)
-    look = data.look(plan.order if plan.tensors else 2, draw=True)
+    look = data.first_pass(plan.order if plan.tensors else 2, draw=True)
     tensors, draw, noisy = look.tensors, look.draw, data.elsewhere.noisy
     assert draw is not None
     own = rows_to_fit(draw.rows.X, draw.counts, plan.m, draw.rows.noise, data.elsewhere.names)
@@ -169,7 +170,7 @@ def _of_blocks(data: BlockData, plan: Plan) -> Problem:
     if draw.whole:
         here = mixture_problem(own, plan)
         return replace(here, passes=here.passes + data.elsewhere.n_passes)
-    if plan.tensors and not noisy:  # moments of noisy rows may contradict each other by chance
+    if plan.tensors and not noisy:  # moments of noisy rows may be inconsistent by chance
         check_gaps(tensors)
     observed = noisy or look.gaps > 0
     frame = _frame(own if isinstance(own, ObservedData) else TensorData(tensors), plan)
@@ -184,7 +185,8 @@ def _of_blocks(data: BlockData, plan: Plan) -> Problem:
         some.floor,
         prior=plan.prior,
         observed=observed,
-        # How many rows have no gap, one pass does not tell; so many if gaps are independent.
+        # One pass does not count the rows without gaps; this is their number if gaps are
+        # independent of each other.
         anchor=_anchor(plan, look.gaps, tensors.weight * (1 - look.gaps) ** plan.n),
         count=tensors.weight,
         some=some,
@@ -205,20 +207,20 @@ def _of_blocks(data: BlockData, plan: Plan) -> Problem:
 
 
 def moments_of_blocks(data: BlockData, plan: Plan) -> tuple[Data, float]:
-    """What the moments of rows elsewhere are made of, and the share of cells there that are gaps.
+    """The source of the moments of rows elsewhere, and the share of their cells that are gaps.
 
     Rows with noise are always summed up as tensors.
     """
     if not plan.tensors and not data.elsewhere.noisy:
         return data, 0.0
-    look = data.look(plan.order, draw=False)
-    if not data.elsewhere.noisy:  # moments of noisy rows may contradict each other by chance
+    look = data.first_pass(plan.order, draw=False)
+    if not data.elsewhere.noisy:  # moments of noisy rows may be inconsistent by chance
         check_gaps(look.tensors)
     return TensorData(look.tensors, look.tensors.weight), look.gaps
 
 
 def _frame(data: Data | ObservedData, plan: Plan) -> Frame:
-    """Centred and scaled coordinates; the paper's ω speaks of the given origin and one unit."""
+    """Centred and scaled coordinates; with the paper's ω, about the origin and in one unit."""
     frame = data.frame(plan.kind)
     return frame if plan.omega is None else Frame.about_the_origin(plan.kind, frame)
 
@@ -226,27 +228,27 @@ def _frame(data: Data | ObservedData, plan: Plan) -> Frame:
 def _row_frame(
     data: AtomData | ObservedData, plan: Plan, frame: Frame | None
 ) -> tuple[Frame, Crowding | None]:
-    """The same for rows in memory, unless there is one.
+    """The coordinates for rows in memory, unless ``frame`` is given.
 
-    Some of them may be far off and belong to no component; which, is known then.
+    If outliers are allowed, the coordinates leave them out, and the crowding tells which they are.
     """
     if frame is not None:
         return frame, None
     if plan.outliers is None or plan.omega is not None:
         return _frame(data, plan), None
-    return sheltered_frame(data, plan.kind)
+    return frame_without_outliers(data, plan.kind)
 
 
 def _moments(
     scaled: Data, frame: Frame, plan: Plan, weights: list[float], floor: Bound
 ) -> MixtureMoments:
-    """The moments of data in a frame, with weights of the orders for plans that have none."""
+    """The moments of data in a frame; ``weights`` of the orders are for plans that have none."""
     model = plan.model(plan.weights(frame.unit, weights))
     return MixtureMoments(model, scaled, plan.init, plan.n_init, floor)
 
 
 def tensors_of(data: Data, order: int) -> TensorData:
-    """The moments that one pass over rows in memory gives."""
+    """The moments from one pass over rows in memory."""
     assert isinstance(data, AtomData)
     tensors = MomentTensors.from_samples(data.X, order, data.weights)
     return TensorData(tensors, data.count)
@@ -266,7 +268,7 @@ def _row_likelihood(rows: AtomData, scaled: AtomData, frame: Frame, plan: Plan) 
 
 
 def _warn_of_light_rows(plan: Plan, p: int, count: float) -> None:
-    """Warn where rows weigh next to nothing beside the prior."""
+    """Warn if the rows weigh little beside the prior."""
     if plan.prior is not None and count < 0.1 * p:
         warn_user(
             f"the weights of {p} rows sum to {count:g}, and count as so many rows beside "
@@ -283,9 +285,9 @@ def _floor(
     least: float,
     rounding: bool,
 ) -> Bound:
-    """The least covariance in a frame, also by what rounding of the rows has hidden.
+    """The least covariance in a frame, which with ``rounding`` allows for the rounding of columns.
 
-    A column that is constant has no variance which the least one could be relative to.
+    A constant column has no variance to which the least one could be relative.
     """
     hidden, rounded = least_variances(X), rounding_variances(X, weights, count)
     if rounding:

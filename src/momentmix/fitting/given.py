@@ -1,4 +1,4 @@
-"""What a user asks for: a start, whole or in part, and outliers; checked, and errors name it."""
+"""What a user asks for, checked: a start, whole or in part, and outliers."""
 
 from __future__ import annotations
 
@@ -8,44 +8,36 @@ import numpy as np
 
 from momentmix.covariance import Kind, component_covariance
 from momentmix.support.array import ArrayLike, as_float_array, to_numpy
-from momentmix.support.checks import number, one_of
 
-#: The largest share of outliers, unless a smaller one is asked for.
+#: The largest share of outliers unless a smaller one is given. Robust statistics customarily stops
+#: at one half, because beyond it nobody can say which rows are the outliers.
 MOST_OUTLIERS = 0.5
 
 
 class Outliers(NamedTuple):
-    """What is asked for where some rows may belong to no component."""
+    """What is asked for if some rows may belong to no component."""
 
-    most: float  # their share, at most
+    most: float  # the largest share of such rows
     robust: bool  # the density of their background is found from the other rows
-    widths: np.ndarray | None = None  # of which the background is made, if they are known
+    widths: np.ndarray | None = None  # of the box of the background, if they are known
 
 
-def given_outliers(outliers: str | float) -> Outliers | None:
-    """The setting of a user, checked: "none", "auto", "uniform" or the largest share."""
+def check_outliers(outliers: str | float | None) -> Outliers | None:
+    """The outliers that a user asks for by None, "auto", "uniform" or the largest share."""
     if isinstance(outliers, str):
-        one_of("outliers", outliers, ("none", "auto", "uniform"))
-        return None if outliers == "none" else Outliers(MOST_OUTLIERS, outliers == "auto")
-    number("outliers", outliers, 0, "none", "auto", "uniform")
-    share = float(outliers)
-    if share > MOST_OUTLIERS:
-        raise ValueError(
-            f"outliers must be at most {MOST_OUTLIERS:g}, the share of rows that belong to no "
-            f"component, got {outliers!r}; if more rows are odd than not, the rest is the exception"
-        )
-    return Outliers(share, robust=True) if share > 0 else None
+        return Outliers(MOST_OUTLIERS, outliers == "auto")
+    return Outliers(float(outliers), robust=True) if outliers else None
 
 
 class Start(NamedTuple):
-    """Where a fit is to start, in the coordinates of X; what is None is to be guessed."""
+    """Where a fit is to start, in the coordinates of X; parts that are None will be guessed."""
 
     weights: np.ndarray | None
     means: np.ndarray | None
     covariances: np.ndarray | None
 
 
-def given_weights(weights: ArrayLike | None, m: int) -> np.ndarray | None:
+def check_weights_init(weights: ArrayLike | None, m: int) -> np.ndarray | None:
     """``weights_init`` (m,), made to sum to 1 to the last bit."""
     if weights is None:
         return None
@@ -59,7 +51,7 @@ def given_weights(weights: ArrayLike | None, m: int) -> np.ndarray | None:
     return array / total
 
 
-def given_means(means: ArrayLike | None, m: int, n: int) -> np.ndarray | None:
+def check_means_init(means: ArrayLike | None, m: int, n: int) -> np.ndarray | None:
     """``means_init`` (m, n)."""
     if means is None:
         return None
@@ -71,7 +63,7 @@ def given_means(means: ArrayLike | None, m: int, n: int) -> np.ndarray | None:
     return array
 
 
-def given_covariances(
+def check_covariances_init(
     kind: Kind, m: int, n: int, covariances: ArrayLike | None, precisions: ArrayLike | None
 ) -> np.ndarray | None:
     """``covariances_init`` or the inverse of ``precisions_init``, in the shape of the type."""

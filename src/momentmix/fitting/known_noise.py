@@ -1,9 +1,9 @@
 """The problem of means under noise of known covariance.
 
-X = Y + N(0, Σ) with Σ known and Y one of m points. The moments of Y are those of X with the noise
-taken out (Thm. 5.1 of Pereira–Kileel–Kolda), and a symmetric CP decomposition of all their orders
-gives the points and how often each occurs (§5.2). In coordinates where the noise is spherical, the
-likelihood is that of spherical components of known variance.
+The model is X = Y + N(0, Σ), where Σ is known and Y is one of m points. The moments of Y follow
+from those of X by removing the noise (Thm. 5.1 of Pereira–Kileel–Kolda), and a symmetric CP
+decomposition of all their orders gives the points and how often each occurs (§5.2). In coordinates
+where the noise is spherical, the likelihood is that of spherical components of known variance.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ from momentmix.matching.starts import normal_points
 from momentmix.support.array import ArrayLike, foreign, to_numpy
 from momentmix.tensors.packed import total_size
 
-#: Weight of a component of which the moments say nothing.
+#: A component with less than this share of the weight is not determined by the moments, and is put
+#: at the centre. This is a round number that was not tuned; it affects nearly empty components.
 LOST = 1e-6
 
 
@@ -60,9 +61,7 @@ class NoiseFrame:
         return self.components(parameters.weights, self.frame.apply(parameters.means))
 
     def back(self, parameters: Parameters) -> Parameters:
-        covariances = self.kind.repeated(
-            len(parameters.weights), to_numpy(self.noise.matrices())[0]
-        )
+        covariances = self.kind.repeat(len(parameters.weights), to_numpy(self.noise.matrices())[0])
         means = self.frame.restore(parameters.means)
         return Parameters(parameters.weights, means, covariances)
 
@@ -90,11 +89,11 @@ class PointMoments:
     def estimate(self, rng: np.random.Generator, start: Parameters | None, verbose: int = 0) -> Fit:
         plan, own = self.plan, self.frame.frame
         frame, scaled = own, self.scaled
-        if plan.omega is not None:  # refers to the origin and one unit for all features
+        if plan.omega is not None:  # ω is about the origin, in one unit for all features
             frame = Frame.about_the_origin(Spherical, own)
             scaled = self.data.within(frame)
         terms = TermSearch(
-            scaled.debiased(frame.apply_covariance(self.frame.noise)),
+            scaled.debias(frame.apply_covariance(self.frame.noise)),
             plan.m,
             plan.weights(frame.unit, gaussian_weights(plan.order)),
             form=plan.augmentation,
@@ -111,19 +110,19 @@ class PointMoments:
         if frame is not own:
             means = own.apply(frame.restore(means))
         shares = np.maximum(fit.parameters.weights, 0)
-        # A component without weight may be anywhere, as far as moments go; the centre is better.
+        # Moments do not determine a component without weight, so it is put at the centre.
         lost = (shares < LOST * shares.sum()) | ~np.all(np.isfinite(means), axis=1)
         means = np.where(lost[:, None], 0.0, means)
         return replace(fit, parameters=self.frame.components(shares / shares.sum(), means))
 
 
 def known_noise_problem(data: Data | ObservedData, plan: Plan, covariance: ArrayLike) -> Problem:
-    """The problem for a covariance of the noise as a user gives it, or "estimate"."""
+    """The problem for the covariance of the noise that a user gives, or "estimate"."""
     observed = data if isinstance(data, ObservedData) else None
     if isinstance(data, ObservedData):
         data = data.moments(plan.order, plan.tensors)
     rows = data if plan.polish and isinstance(data, AtomData) and observed is None else None
-    elsewhere, share = None, 0.0  # of cells there that are gaps
+    elsewhere, share = None, 0.0  # the share of cells that are gaps
     if isinstance(data, BlockData):
         _check_moments(plan)
         elsewhere = data.elsewhere

@@ -27,7 +27,7 @@ class LabelledProblem:
     likelihood: LabelledLikelihood
 
     def solve(self, starts: Sequence[Mixture | None], plan: Plan) -> EMResult:
-        """EM from a mixture for each label; where there is none, from one component."""
+        """EM from a mixture for each label, or from one component if there is none."""
         parts = zip(starts, self.likelihood.parts, strict=True)
         mixtures = [
             part.single() if start is None else self.frame.forward(Parameters.of(start))
@@ -45,7 +45,7 @@ class LabelledProblem:
         return found
 
     def flat(self, result: EMResult) -> np.ndarray:
-        """Which labels have a component without extent in some direction; (labels,)."""
+        """Whether each label has a component without extent in some direction; (labels,)."""
         floor, kind = self.likelihood.floor, self.frame.kind
         parts = self.likelihood.separate(result.parameters)
         return np.array([bool(np.any(kind.on_floor(part.covariances, floor))) for part in parts])
@@ -57,9 +57,9 @@ def labelled_problem(
     sizes: Sequence[int],
     plan: Plan,
 ) -> LabelledProblem:
-    """The problem of all rows, the rows of each label, and the numbers of their components."""
+    """The problem from all rows, the rows of each label, and the numbers of their components."""
     frame = whole.frame(plan.kind)
-    alone = replace(plan, prior=None, rounding=False)  # they are for all labels together
+    alone = replace(plan, prior=None, rounding=False)  # both are applied to all labels together
     likelihoods = []
     for part in parts:
         likelihood = mixture_problem(part, alone, frame).likelihood

@@ -1,6 +1,6 @@
-"""Noise of known covariance: its variance where that must be estimated, and coordinates for it.
+"""Noise of known covariance: its variance if that must be estimated, and coordinates for it.
 
-In the right coordinates the noise is spherical, and a fit needs to know one number of it.
+In these coordinates the noise is spherical, and a fit needs only its variance.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from momentmix.support.warnings import warn_user
 def trailing_variance(covariance: np.ndarray, r: int, p: float) -> float:
     """The variance of spherical noise, from the directions in which the means do not differ.
 
-    r leading directions are fitted to the means, so what is left has (n - r)(p - 1 - r) degrees of
-    freedom.
+    The r leading directions are fitted to the means, so the others have (n - r)(p - 1 - r) degrees
+    of freedom.
     """
-    # A feature that does not vary has no noise either, and tells nothing of that of the others.
+    # A constant feature has no noise, and tells nothing about that of the others.
     varying = np.diag(covariance) > 0
     covariance = covariance[np.ix_(varying, varying)]
     n = len(covariance)
@@ -44,15 +44,15 @@ def trailing_variance(covariance: np.ndarray, r: int, p: float) -> float:
 
 
 def check_size(noise: Covariance, covariance: np.ndarray, p: float) -> None:
-    """Warn where the noise is said to be more than all that the data vary."""
+    """Warn if the given noise has a larger variance than the data."""
     own, said = np.diag(covariance), np.diag(to_numpy(noise.matrices())[0])
     ratios = own[said > 0] / said[said > 0]
     sampling = 0.0 if np.isinf(p) else 6 * np.sqrt(2 / p)
     if len(ratios) and np.min(ratios) < 1 - sampling:
         warn_user(
-            f"the covariance of the noise is larger than that of the data, of which a variance is "
-            f"{np.min(ratios):.3g} times that of its noise; is it a variance, not a standard "
-            "deviation, and in the unit of the data?",
+            "the covariance of the noise is larger than that of the data: one feature has only "
+            f"{np.min(ratios):.3g} times the variance of its noise; is it a variance, not a "
+            "standard deviation, and in the unit of the data?",
             UserWarning,
         )
 
@@ -62,8 +62,8 @@ def noise_frame(
 ) -> tuple[Frame, float]:
     """Centred coordinates in which the noise is spherical, and its variance there.
 
-    The unit is such that the data have variance 1 on average. Noise that is singular is left as
-    it is, and its variance has no meaning.
+    The unit is such that the data have variance 1 on average. Singular noise is left as it is, and
+    the variance that is returned has no meaning.
     """
     if not definite:
         return Frame(Spherical, centre, covariance), 0.0

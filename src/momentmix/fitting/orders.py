@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from momentmix.covariance import Kind, common_noise, covariance_type
-from momentmix.fitting.asked import CommonSettings, KnownNoiseSettings, MixtureSettings, Sizes
+from momentmix.fitting.asked import KnownNoiseSettings, MatchingSettings, MomentSettings, Sizes
 from momentmix.matching.costs import EXPLICIT_PARAMETERS, is_explicit
 from momentmix.matching.identifiability import (
     HIGHEST_ORDER,
@@ -18,27 +18,29 @@ from momentmix.matching.identifiability import (
 from momentmix.matching.matching import Weighting
 from momentmix.tensors.packed import total_size
 
-#: How many times as many moments as parameters make an estimate nearly as good as maximum
-#: likelihood: errors then are at most 1.3 times as large for many rows (benchmarks/tensors.py).
-#: From the second order on fewer have to do, since high moments need many rows; and up to which
-#: order they are sought.
+#: An order is ample if it gives AMPLE moments per parameter. From order 5 on 2.8 are enough,
+#: because higher moments need many rows. Orders are tried up to AMPLE_ORDER, a round number. For
+#: many rows, errors are in theory 1.15 to 1.4 times those of maximum likelihood then ("passes to
+#: the maximum" in benchmarks/README.md).
 AMPLE, AMPLE_AFTER, AMPLE_ORDER = 4.0, (5, 2.8), 8
-#: Distinct moments of order 4 up to which that order is taken where moments are not explicit.
+#: If moments are not explicit, order 4 is taken if it has at most this many distinct moments, which
+#: is up to 68 features. This is a round number (8 MiB) that was not tuned; more would cost time.
 AFFORDABLE = 1 << 20
-#: Distinct moments up to which their inverse covariance is the weight of a fit.
+#: With at most this many distinct moments, their inverse covariance is the weight of a fit. It has
+#: the value of EXPLICIT_MOMENTS; inverting the matrix takes time that grows as the cube of it.
 OPTIMAL_MOMENTS = 3100
 
 
 def customary_order(kind: Kind, m: int, n: int, start: bool = False) -> int:
-    """The order that "auto" takes: ample moments, where they are few enough to be explicit.
+    """The order that "auto" takes: one with ample moments, if they are few enough to be explicit.
 
-    It is at least 4, up to some 70 features: errors with order 3 are up to 20 times those with
-    order 4 (benchmarks/default.py). Where moments are not explicit, 3 has to do for variances. A
-    ``start`` of something better may have larger errors, and takes lower orders.
+    It is at least 4 for up to some 70 features, because errors with order 3 are up to 20 times
+    those with order 4 (benchmarks/default.py). If moments are not explicit, diagonal covariances
+    take 3. A ``start`` of EM may have larger errors, and takes lower orders.
     """
     least = needed_order(kind, m, n)
     wanted = least if start and kind.diagonal else max(least, 4)
-    if not kind.common:  # where the means alone must follow from the higher orders
+    if not kind.common:  # for tied covariances, only the means follow from the higher orders
         last, few = AMPLE_AFTER
         while wanted < max(least, AMPLE_ORDER):
             ample = TELLING if start else AMPLE if wanted < last else few
@@ -52,20 +54,24 @@ def customary_order(kind: Kind, m: int, n: int, start: bool = False) -> int:
     return 4 if affordable and not kind.diagonal else least
 
 
-def mixture_order(s: MixtureSettings, sizes: Sizes, check: bool = True, start: bool = False) -> int:
-    """The order to match, with ``check`` one that can determine the parameters.
+def choose_order(
+    kind: Kind,
+    m: int,
+    sizes: Sizes,
+    order: int | None = None,
+    *,
+    check: bool = True,
+    start: bool = False,
+) -> int:
+    """The order to match; with ``check`` it must be able to determine the parameters.
 
-    A ``start`` need not determine them well.
+    By default it is the customary order. A ``start`` need not determine the parameters well.
     """
-    kind = covariance_type(s.covariance_type)
-    m, n, known = int(s.n_components), sizes.n, sizes.order
-    start = start or not _is_efficient(s)
-    if s.order == "auto":
+    n, known = sizes.n, sizes.order
+    if order is None:
         order = min(customary_order(kind, m, n, start), HIGHEST_ORDER)
         if known is not None and is_enough(kind, m, n, known):
             order = min(order, known)
-    else:
-        order = int(s.order)
     if check:
         check_order(kind, m, n, order)
     if known is not None and order > known:
@@ -76,14 +82,20 @@ def mixture_order(s: MixtureSettings, sizes: Sizes, check: bool = True, start: b
     return order
 
 
-def _is_efficient(s: MixtureSettings) -> bool:
-    """Whether moments may have the efficient weight, without which higher orders do not pay."""
+def moment_order(s: MomentSettings, sizes: Sizes) -> int:
+    """The order that MomentMixture matches.
+
+    Higher orders pay only with the efficient weight.
+    """
     given = s.omega is not None or not isinstance(s.order_weights, str)
-    return not given and s.weighting != "orders" and s.moments != "samples"
+    efficient = not given and s.weighting != "orders" and s.moments != "samples"
+    order = None if s.order == "auto" else int(s.order)
+    kind = covariance_type(s.covariance_type)
+    return choose_order(kind, int(s.n_components), sizes, order, start=not efficient)
 
 
 def known_noise_order(s: KnownNoiseSettings, sizes: Sizes) -> int:
-    """The order to match, one that can tell the means apart."""
+    """The order to match, which must be able to tell the means apart."""
     order = s.order
     if isinstance(order, bool) or not isinstance(order, int | np.integer) or order < 3:
         raise ValueError(
@@ -94,7 +106,7 @@ def known_noise_order(s: KnownNoiseSettings, sizes: Sizes) -> int:
     check_rank(s.n_components, sizes.n, order, single=False, name="n_components")
     if not isinstance(s.covariance, str):
         common_noise(s.covariance, sizes.n)  # a bad one is refused before any pass
-    weights = given_order_weights(s, order)
+    weights = check_order_weights(s, order)
     if weights is not None and (weights[-1] == 0 or not any(weights[1:-1])):
         raise ValueError(
             "order_weights must not be 0 for the highest order, nor for all others: one order "
@@ -108,8 +120,8 @@ def known_noise_order(s: KnownNoiseSettings, sizes: Sizes) -> int:
     return order
 
 
-def given_order_weights(s: CommonSettings, order: int) -> tuple[float, ...] | None:
-    """Weights over the orders as given; None where they are to be derived, or ω is given."""
+def check_order_weights(s: MatchingSettings, order: int) -> tuple[float, ...] | None:
+    """The given weights over the orders; None if they are to be derived, or if ω is given."""
     if s.omega is not None or isinstance(s.order_weights, str):
         return None
     try:
@@ -124,17 +136,17 @@ def given_order_weights(s: CommonSettings, order: int) -> tuple[float, ...] | No
     return weights
 
 
-def weighting(s: MixtureSettings, explicit: bool, count: int, rough: bool) -> Weighting:
-    """How residuals of ``count`` moments are weighted, if neither ω nor weights are given."""
-    if s.omega is not None or not isinstance(s.order_weights, str):
-        return "orders"
+def choose_weighting(
+    explicit: bool, count: int, asked: str = "auto", rough: bool = False
+) -> Weighting:
+    """How the differences of ``count`` moments are weighted; a rough fit is only a start of EM."""
     few = explicit and count <= OPTIMAL_MOMENTS
-    if s.weighting == "optimal" and not few:
+    if asked == "optimal" and not few:
         raise ValueError(
             f"weighting='optimal' needs the inverse of a matrix of all {count} moments; it "
             f"serves up to {OPTIMAL_MOMENTS} of them and {EXPLICIT_PARAMETERS} parameters. "
             "Use weighting='auto' or 'orders'"
         )
-    if s.weighting == "orders" or not explicit:
+    if asked == "orders" or not explicit:
         return "orders"
     return "optimal" if few and not rough else "hermite"  # starts of EM need not be efficient

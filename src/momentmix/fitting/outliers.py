@@ -1,18 +1,18 @@
-"""Rows that belong nowhere: how dense the background is, and whether there is one.
+"""Outliers: how dense their background is, and whether there is one.
 
-The background has a constant density c, and a share that EM finds. Rows spread evenly over a box
-have c = 1 / its volume. "uniform" takes the box of all rows, which one far row makes huge. "auto"
-takes one three times as wide as that of the rows that are no outliers. It is found by turns: EM
-says which they are, and they say how large the box is. As the first box is that of all rows, c only
-grows, and no cluster is taken for background before rows in it are less dense than rows all over
-the box would be.
+The background has a constant density c, and EM finds its share. For rows spread evenly over a box,
+c is 1 / the volume of the box. "uniform" takes the box of all rows, which one distant row makes
+huge. "auto" takes a box three times as wide as that of the rows that are no outliers. The two are
+found in turn: EM says which rows these are, and they say how large the box is. The first box is
+that of all rows, so c only grows. A cluster is taken for background only if its rows are less dense
+than rows spread evenly over the box.
 
-Rows with heavy tails have no such gap between them and their outliers. So if the others do not lie
-about their components as Gaussian rows do, the box is made smaller, and sets more rows aside.
+Heavy tails leave no gap between the rows of a cluster and outliers. So if the distances of the
+other rows from their components are not those of Gaussian rows, the box is made smaller, which sets
+more rows aside.
 
-Clean rows gain by a background too, since its box follows the farthest of them in each feature. So
-it is kept only if it gains more than its share and the ends of its box cost, and is left out
-otherwise.
+Clean rows gain by a background too, because its box follows the farthest of them in each feature.
+So the background is kept only if it gains more than its share and the ends of its box cost.
 """
 
 from __future__ import annotations
@@ -30,39 +30,45 @@ from momentmix.fitting.building import with_background
 from momentmix.fitting.plan import Plan
 from momentmix.fitting.problem import Problem
 from momentmix.likelihood.rows import RowLikelihood
-from momentmix.likelihood.search import reached
+from momentmix.likelihood.search import advance
 from momentmix.likelihood.starts import plain_starts
 from momentmix.matching.fit import Fit
 
-#: How many times as wide as that of rows that are no outliers the box is. One after the other is
-#: tried, until the others lie about their components as Gaussian ones would, to so much.
+#: The widths of the box that are tried in turn, relative to the box of the rows that are no
+#: outliers, until the misfit of the distances of these rows is below FITTING. These are round
+#: numbers that were not tuned; narrower boxes set more rows aside.
 AROUND, FITTING = (3.0, 1.7, 1.4, 1.2, 1.1, 1.0), 0.05
-#: Nats by which a background has to be better than its price: it is then twenty times as probable.
+#: The nats by which a background has to gain more than its price: a likelihood ratio of twenty,
+#: which is customarily called strong evidence (Kass and Raftery, 1995).
 SURE = float(np.log(20))
-#: EM runs, and halvings before each, that find a background thin enough for the share allowed.
+#: The EM runs that make a background thin enough for the allowed share, and the halvings of an
+#: interval before each. 30 halvings give nine digits; the number of runs was not tuned.
 THINNINGS, HALVINGS = 3, 30
-#: What chance alone may do to the misfit of a single row; of p rows it does less by √p. One data
-#: set in a hundred is beyond that, by Kolmogorov's distribution.
+#: Divided by √p, this is the misfit of p Gaussian rows that chance exceeds in one data set in a
+#: hundred, by Kolmogorov's distribution. One in a hundred is a customary level.
 CHANCE = float(kstwobign.isf(0.01))
-#: What setting aside all rows would cost, in units of that misfit.
+#: The price of setting all rows aside, in units of the misfit, by which boxes are compared. This is
+#: a round number that was not tuned; a larger one sets fewer rows aside.
 COST = 0.1
-#: Turns that the size of the box is found in, EM steps of each, and nats a row at which they end.
+#: The turns in which the size of the box is found, and the EM steps and the tolerance (in nats per
+#: row) of each. These are round numbers that were not tuned; the fit itself comes later.
 TURNS, STEPS, ROUGH = 3, 10, 1e-4
-#: Change of the logarithm of the volume with which the box is found.
+#: The turns end when the logarithm of the volume changes by less than this, so the density is right
+#: to 5 %. This is a round number that was not tuned.
 SETTLED = 0.05
 
 
 def background_parameters(n: int) -> int:
-    """Numbers that a background adds to a mixture: its share, and the ends of its box."""
+    """The number of parameters of a background: its share, and the two ends of its box."""
     return 1 + 2 * n
 
 
-def settled(
+def find_background(
     problem: Problem, plan: Plan, start: Parameters | None, rng: np.random.Generator
 ) -> tuple[Problem, Parameters | None]:
-    """The problem with a background of the density that rows ask for; and a mixture to start from.
+    """The problem with a background whose density suits the rows, and a mixture to start from.
 
-    Both are found from a start, by default from one of k-means.
+    Both are found from a start, by default one of k-means.
     """
     outliers, likelihood = plan.outliers, problem.likelihood
     assert outliers is not None
@@ -80,14 +86,14 @@ def settled(
     for around in AROUND:
         rows, fit = _by_turns(rows, fit, around, plan)
         sample = _rows(rows)
-        if found and taken_by_background(sample, fit) > outliers.most:
+        if found and share_of_background(sample, fit) > outliers.most:
             break
         misfit = misfit_of_distances(sample, fit)
         found.append((misfit + COST * outlier_share(fit.weights), fit, rows))
         if misfit < max(FITTING, CHANCE / np.sqrt(sample.count)) or start is not None:
             break
     _, fit, rows = min(found, key=lambda one: one[0])
-    if not _is_needed_for(_rows(rows), fit, plan):  # and so will not be for a better fit
+    if not _is_needed_for(_rows(rows), fit, plan):  # nor will a better fit need it
         return problem, start or fit
     assert rows.widths is not None
     return with_background(problem, rows.widths, outliers.most), start or fit
@@ -96,7 +102,7 @@ def settled(
 def _by_turns(
     rows: Problem, fit: Parameters, around: float, plan: Plan
 ) -> tuple[Problem, Parameters]:
-    """EM, and a box so many times as wide as that of the rows that are no outliers, by turns."""
+    """EM in turn with a box that is ``around`` times as wide as that of the rows in components."""
     assert plan.outliers is not None
     for _ in range(TURNS):
         sample, widths = _rows(rows), rows.widths
@@ -114,16 +120,16 @@ def _by_turns(
     return rows, fit
 
 
-def taken_by_background(likelihood: RowLikelihood, parameters: Parameters) -> float:
+def share_of_background(likelihood: RowLikelihood, parameters: Parameters) -> float:
     """The share of the rows that belong to no component, by their probabilities."""
     return 1 - float(likelihood.weights @ likelihood.responsibilities(parameters)[0].sum(axis=1))
 
 
 def thin_background(problem: Problem, plan: Plan, fit: Fit) -> tuple[Problem, Fit]:
-    """The fit with so thin a background that it takes no more rows than are allowed.
+    """The fit with a background thin enough to take no more rows than are allowed.
 
-    EM bounds its share alone; a dense background takes more rows than that. How thin it has to be
-    for a mixture is found by halving an interval, and EM goes on from there.
+    EM bounds only the share of the background, and a dense background can take more rows than that.
+    Bisection finds how thin it has to be for a mixture, and EM goes on from there.
     """
     most = _rows(problem).most_outliers
     for _ in range(THINNINGS):
@@ -133,7 +139,7 @@ def thin_background(problem: Problem, plan: Plan, fit: Fit) -> tuple[Problem, Fi
         assert problem.widths is not None
         problem = with_background(problem, wider * problem.widths, most)
         result = _rows(problem).fit(fit.parameters, tol=plan.tol, max_iter=plan.max_iter)
-        fit = reached(fit, result)
+        fit = advance(fit, result)
         if fit.interrupted:
             return problem, fit
     wider = _widening(_rows(problem), fit.parameters)
@@ -142,31 +148,31 @@ def thin_background(problem: Problem, plan: Plan, fit: Fit) -> tuple[Problem, Fi
 
 
 def _widening(likelihood: RowLikelihood, parameters: Parameters) -> float:
-    """By how much the box has to be wider for a mixture to take no more rows than are allowed."""
+    """The factor by which the box has to be widened to take no more rows than are allowed."""
     assert likelihood.background is not None
     own = np.logaddexp.reduce(likelihood.log_joint(parameters), axis=1)
     beyond = np.log(max(outlier_share(parameters.weights), 1e-300)) + likelihood.background
 
-    def taken(log_volume: float) -> float:
+    def share_taken(log_volume: float) -> float:
         return float(likelihood.weights @ expit(beyond - own - log_volume))
 
     n, most = likelihood.X.shape[1], likelihood.most_outliers
-    if taken(0.0) <= most + 1e-3:
+    if share_taken(0.0) <= most + 1e-3:
         return 1.0
     low, high = 0.0, float(np.ptp(own - beyond)) + 1.0
     for _ in range(HALVINGS):
         middle = (low + high) / 2
-        low, high = (low, middle) if taken(middle) <= most else (middle, high)
+        low, high = (low, middle) if share_taken(middle) <= most else (middle, high)
     return float(np.exp(high / n))
 
 
 def misfit_of_distances(likelihood: RowLikelihood, parameters: Parameters) -> float:
-    """How far rows are from lying about their components as Gaussian ones do: from 0 to 1.
+    """How far the distances of rows from their components differ from those of Gaussian rows.
 
-    The largest difference of two distribution functions: that of the squared distances of rows from
-    the components that they belong to, in units of these, and that of distances of Gaussian rows
-    from a mean and a covariance of their own: of N rows, those of (N - 1)²/N times a beta
-    variable; of infinitely many, χ². It is 0 where gaps or noise leave distances open.
+    It is the largest difference, between 0 and 1, of two distribution functions. One is that of the
+    squared distances of rows from the components that they belong to, in units of these. The other
+    is that of N Gaussian rows from their own mean and covariance, (N - 1)²/N times a beta variable,
+    or χ² for many rows. It is 0 for rows with gaps or noise, whose distances are not known.
     """
     if not likelihood.complete:
         return 0.0
@@ -188,7 +194,7 @@ def misfit_of_distances(likelihood: RowLikelihood, parameters: Parameters) -> fl
 
 
 def _is_needed_for(likelihood: RowLikelihood, parameters: Parameters, plan: Plan) -> bool:
-    """Whether there are outliers, as far as a rough fit tells; the rival takes a few steps."""
+    """Whether there are outliers by a rough fit, after a few steps of a rival without them."""
     closed = parameters._replace(weights=parameters.weights / parameters.weights.sum())
     rival = likelihood.without_background().fit(
         closed, tol=max(ROUGH, plan.tol), max_iter=min(TURNS * STEPS, plan.max_iter)
@@ -199,11 +205,11 @@ def _is_needed_for(likelihood: RowLikelihood, parameters: Parameters, plan: Plan
 
 
 def is_needed(likelihood: RowLikelihood, parameters: Parameters, rival: Parameters) -> bool:
-    """Whether a mixture with a background explains rows better than one without, and surely so.
+    """Whether a mixture with a background explains rows clearly better than one without.
 
-    The gain in log-likelihood has to pay for the share by the BIC, for the two ends of the box in
-    each feature by the rows that tell them, which are those outside, and for what covariances gain
-    by chance when they have fewer rows to follow.
+    The gain in log-likelihood has to pay three prices: the share by the BIC, the two ends of the
+    box in each feature by the number of outliers, which determine them, and the gain that
+    covariances have by chance when they follow fewer rows.
     """
     kind, n, count = likelihood.kind, likelihood.X.shape[1], likelihood.count
     gain = count * (likelihood.value(parameters) - likelihood.without_background().value(rival))
@@ -223,10 +229,10 @@ def _rows(problem: Problem) -> RowLikelihood:
 
 
 def box_widths(problem: Problem, among: np.ndarray) -> np.ndarray:
-    """Widths of a box around some of the rows (p,), in units of X: along its axes, or smaller.
+    """The widths of a box around some of the rows (p,), in the units of X.
 
-    In the coordinates of the fit the box may be smaller; the widths then have its volume. A box is
-    nowhere narrower than one whose rows have the least variance that components can have.
+    If the box along the axes of the fit's coordinates is smaller, the widths are scaled to its
+    volume. The rows of a box have at least the least variance that components can have.
     """
     frame, Z = problem.frame, _rows(problem).X[among]
     assert isinstance(frame, Frame)
@@ -242,8 +248,8 @@ def box_widths(problem: Problem, among: np.ndarray) -> np.ndarray:
     return np.asarray(there * np.exp((smaller - volume) / len(there)))
 
 
-def if_it_pays(problem: Problem, plan: Plan, fit: Fit) -> Fit:
-    """The fit with its background, or one without, if rows are as probable without."""
+def keep_background_if_it_pays(problem: Problem, plan: Plan, fit: Fit) -> Fit:
+    """The fit with its background, or a fit without it if that explains the rows as well."""
     if problem.widths is None:
         return fit
     if not fit.interrupted:
@@ -258,4 +264,4 @@ def if_it_pays(problem: Problem, plan: Plan, fit: Fit) -> Fit:
         return replace(fit, widths=problem.widths, interrupted=True)
     if is_needed(likelihood, fit.parameters, rival.parameters):
         return replace(fit, widths=problem.widths)
-    return reached(fit, rival)
+    return advance(fit, rival)

@@ -1,4 +1,4 @@
-"""What is given: data in the coordinates of a fit, as their moments and as their likelihood."""
+"""The problem of a fit: its coordinates, and the data there as moments and as a likelihood."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ class Moments(Protocol):
     """The moments of data, and fits to them alone."""
 
     def single(self) -> Fit:
-        """One component, which every method agrees on."""
+        """One component, which has the mean and the covariance of the data."""
 
     def guess(self, rng: np.random.Generator) -> Parameters:
-        """What there is before anything was tried."""
+        """Random components, for a fit that is interrupted before its first start."""
 
     def estimate(self, rng: np.random.Generator, start: Parameters | None, verbose: int) -> Fit:
         """The moment estimate, from a start if there is one."""
 
 
 class Coordinates(Protocol):
-    """The coordinates of a fit, and the way between them and those of X."""
+    """The coordinates of a fit, and the maps between them and those of X."""
 
     kind: Kind  # of covariances in the coordinates of X
     log_volume: float
 
     @property
     def factor(self) -> Bound:
-        """By which differences are multiplied on the way to the coordinates of X."""
+        """The factor that takes differences to the coordinates of X."""
 
     def apply(self, X: np.ndarray) -> np.ndarray:
         """Points in the coordinates of the fit."""
@@ -57,39 +57,39 @@ class Coordinates(Protocol):
 class Collapse(NamedTuple):
     """Which components are not to be trusted; all (m,)."""
 
-    flat: np.ndarray  # those without extent in some direction, constant columns apart
-    thin: np.ndarray  # those that rest on too few samples
-    counts: np.ndarray  # samples that each rests on
+    flat: np.ndarray  # components without extent in some direction, constant columns apart
+    thin: np.ndarray  # components that rest on too few samples
+    counts: np.ndarray  # the number of samples that each rests on
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Coordinates, moments, and the likelihood where there is one; nothing here is left to chance.
+    """Coordinates, moments, and the likelihood if there is one; nothing here is random.
 
-    ``floor`` bounds covariances from below, in the coordinates of the fit; None where they are
+    ``floor`` bounds covariances from below, in the coordinates of the fit; it is None if they are
     known.
     """
 
     frame: Coordinates
     moments: Moments
     likelihood: Likelihood | None
-    count: float  # samples, as far as is known before a pass
+    count: float  # the number of samples, as far as it is known before a pass
     floor: Bound | None
     rows: AtomData | None = None  # rows in memory, in the coordinates of X
-    elsewhere: BlockRows | None = None  # rows that count their passes
-    passes: int = 0  # over rows in memory, that it took to get here
+    elsewhere: BlockRows | None = None  # rows elsewhere, which count their own passes
+    passes: int = 0  # the passes over rows in memory so far
     definite: bool = True  # covariances can be inverted; known noise may be singular
     widths: np.ndarray | None = None  # of the box of a background, in the units of X; (n,)
     constant: tuple[int, ...] = ()  # columns that are constant in the rows
 
     def collapse(self, fit: Fit) -> Collapse | None:
-        """Which components have collapsed; None where covariances are known."""
+        """Which components have collapsed; None if covariances are known."""
         if self.floor is None:
             return None
         kind, (weights, means, covariances) = self.frame.kind, fit.parameters
         counts = weights * (self.count if self.likelihood is None else self.likelihood.count)
         flat = np.broadcast_to(self._on_floor(covariances), weights.shape)
-        if self.likelihood is None and fit.bound > 0:  # widths that the moments do not tell
+        if self.likelihood is None and fit.bound > 0:  # widths that the moments do not determine
             flat = flat | kind.on_floor(covariances, fit.bound)
         thin = np.zeros(len(weights), dtype=bool)
         if len(weights) > 1:
@@ -97,9 +97,9 @@ class Problem:
         return Collapse(flat, thin, counts)
 
     def _on_floor(self, covariances: np.ndarray) -> np.ndarray:
-        """Which covariances have no extent in some direction, apart from columns without any.
+        """Which covariances have no extent in some direction, constant columns apart.
 
-        A constant column is an axis of its own in the coordinates of a fit too.
+        A constant column is also an axis of its own in the coordinates of the fit.
         """
         kind, floor = self.frame.kind, self.floor
         assert floor is not None
@@ -114,12 +114,13 @@ class Problem:
                 floor = floor.take(kept, axis)
         return kind.on_floor(covariances, floor)
 
-    def restored(self, fit: Fit) -> Fit:
+    def restore(self, fit: Fit) -> Fit:
         """The fit in the coordinates of X."""
         parameters, shift = self.frame.back(fit.parameters), self.frame.log_volume
         value = fit.log_likelihood - shift
         if self.rows is not None and self._is_scored(fit.parameters):
-            # Of the parameters as they will be: rounded in the units of X, which a peak notices.
+            # Rounding in the units of X can change the density of a narrow peak, so the value is
+            # computed from the parameters in these units.
             mixture = mixture_of(self.frame.kind, parameters, fit.widths)
             scores = to_numpy(mixture.log_prob(self.rows.X))
             value = float(np.average(scores, weights=self.rows.weights))

@@ -1,4 +1,4 @@
-"""Where a fit starts if a user says so: a start, or a part of one, in the fit's coordinates."""
+"""The start that a user gives, whole or in part, in the coordinates of the fit."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from momentmix.matching.starts import around_points
 
 
 def starting_point(
-    problem: Problem, plan: Plan, rng: np.random.Generator, hurried: bool = False
+    problem: Problem, plan: Plan, rng: np.random.Generator, interrupted: bool = False
 ) -> Parameters | None:
-    """The start that was asked for, what is missing of it filled in; None if none was."""
+    """The start that was asked for, with its missing parts filled in; None if none was."""
     if plan.start is None:
         return None
     weights, means, covariances = plan.start
     if weights is None or means is None or covariances is None:
-        guess = problem.frame.back(_guess(plan.start, problem, plan, rng, hurried))
+        guess = problem.frame.back(_guess(plan.start, problem, plan, rng, interrupted))
         weights = guess.weights if weights is None else weights
         means = guess.means if means is None else means
         covariances = guess.covariances if covariances is None else covariances
@@ -28,13 +28,13 @@ def starting_point(
 
 
 def _guess(
-    start: Start, problem: Problem, plan: Plan, rng: np.random.Generator, hurried: bool
+    start: Start, problem: Problem, plan: Plan, rng: np.random.Generator, interrupted: bool
 ) -> Parameters:
-    """What stands in for the parts of a start that are not given."""
+    """A start that provides the parts that are not given."""
     if start.means is None:
-        return _start_of_its_own(problem, plan, rng, hurried)
+        return _start_of_its_own(problem, plan, rng, interrupted)
     points, likelihood = problem.frame.apply(start.means), problem.likelihood
-    rows = None if likelihood is None else likelihood.at_hand
+    rows = None if likelihood is None else likelihood.in_memory
     if rows is None or not np.all(np.isfinite(points)):
         return around_points(plan.kind, points)
     nearest = nearest_start(rows, rows.X, points)
@@ -44,19 +44,19 @@ def _guess(
 
 
 def _start_of_its_own(
-    problem: Problem, plan: Plan, rng: np.random.Generator, hurried: bool
+    problem: Problem, plan: Plan, rng: np.random.Generator, interrupted: bool
 ) -> Parameters:
-    """Where the fit would start by itself: at k-means as a rule, or at the moment estimate."""
+    """The fit's own start: usually k-means, or the moment estimate."""
     likelihood = problem.likelihood
-    if plan.search != "estimate":
+    if plan.search == "plain":
         assert likelihood is not None
-        assert likelihood.at_hand is not None
-        return next(plain_starts(likelihood.at_hand, plan.m, rng, plan.init_params))
-    if hurried:
+        assert likelihood.in_memory is not None
+        return next(plain_starts(likelihood.in_memory, plan.m, rng, plan.init_params))
+    if interrupted:
         return problem.moments.guess(rng)
     if plan.m == 1:
         return problem.moments.single().parameters
     fit = problem.moments.estimate(rng, None, plan.verbose)
     if fit.interrupted:
         raise KeyboardInterrupt
-    return fit.parameters if likelihood is None else likelihood.widened(fit.parameters)
+    return fit.parameters if likelihood is None else likelihood.widen(fit.parameters)

@@ -1,8 +1,8 @@
 """Fits of one covariance type with 1, 2, 3 and more components, which share all their work.
 
-The coordinates, the rows in them and their likelihood do not depend on the number of components,
-so there is one problem. Its solutions are found from each other (likelihood/sweep.py), on a sample
-of large data; those that may be chosen are climbed to the top on all rows.
+The coordinates, the rows and their likelihood do not depend on the number of components, so there
+is one problem. Its solutions are found from each other (likelihood/sweep.py), on a sample of large
+data. Those that may be chosen are then carried to the maximum on all rows.
 """
 
 from __future__ import annotations
@@ -17,8 +17,12 @@ from momentmix.covariance import Kind
 from momentmix.data.observed import ObservedData
 from momentmix.data.parameters import by_weight
 from momentmix.data.sources import AtomData
-from momentmix.fitting.building import mixture_problem, resized
-from momentmix.fitting.outliers import background_parameters, if_it_pays, settled
+from momentmix.fitting.building import mixture_problem, resize
+from momentmix.fitting.outliers import (
+    background_parameters,
+    find_background,
+    keep_background_if_it_pays,
+)
 from momentmix.fitting.plan import Plan
 from momentmix.fitting.problem import Problem
 from momentmix.fitting.solve import solve
@@ -27,31 +31,31 @@ from momentmix.likelihood.rows import RowLikelihood
 from momentmix.likelihood.search import SAME
 from momentmix.likelihood.sweep import Sweep
 from momentmix.matching.fit import Fit
-from momentmix.matching.identifiability import is_enough, parameter_count
+from momentmix.matching.identifiability import parameter_count
 from momentmix.support.parallel import single_threaded_blas
 from momentmix.support.progress import Progress
 
-#: Components of the fit that finds out how dense the background of outliers is, at most.
+#: The most components of the fit that finds the density of the background of outliers. This is a
+#: round number that was not tuned; the density depends little on it.
 SETTLING = 5
-#: Numbers on either side of the best that are settled, and climbed to the top.
+#: The numbers of components up to this far from the best are improved and carried to the maximum.
+#: 1 is the least that compares the best with its neighbours; a larger one costs time.
 NEAR = 1
 
 
 def can_sweep(plan: Plan) -> bool:
-    """Whether a plan leaves open where EM starts, on rows in memory."""
+    """Whether a plan has rows in memory and lets the fit choose where EM starts."""
     return plan.search == "plain" and plan.start is None and plan.max_iter > 0
 
 
-def determined(m: int, rows: float, n: int, kind: Kind, order: int | str) -> bool:
-    """Whether so many rows are enough for m components, and moments of a given order."""
-    if m > 1 and (m > rows or kind.too_few(np.array([rows / m]), n)[0]):
-        return False
-    return m == 1 or isinstance(order, str) or is_enough(kind, m, n, order)
+def is_determined(m: int, rows: float, n: int, kind: Kind) -> bool:
+    """Whether there are enough rows for m components."""
+    return m == 1 or (m <= rows and not kind.too_few(np.array([rows / m]), n)[0])
 
 
 @dataclass(frozen=True)
 class Found:
-    """A fit in the coordinates of its problem, with what it was planned by."""
+    """A fit in the coordinates of its problem, with the problem and the plan."""
 
     problem: Problem
     plan: Plan
@@ -59,14 +63,14 @@ class Found:
 
     @cached_property
     def collapsed(self) -> int:
-        """How many components rest on next to nothing."""
+        """The number of collapsed components."""
         collapse = self.problem.collapse(self.fit)
         return 0 if collapse is None else int(np.sum(collapse.flat | collapse.thin))
 
-    def penalised(self, price: float) -> float:
-        """-2 log-likelihood of all rows, plus so much for each parameter; lower is better.
+    def criterion(self, price: float) -> float:
+        """-2 log-likelihood of all rows, plus ``price`` for each parameter; lower is better.
 
-        Rows count as often as they weigh. The BIC has the logarithm of their number as its price.
+        Rows count by their weights. The price of the BIC is the logarithm of the number of rows.
         """
         likelihood, plan = self.problem.likelihood, self.plan
         assert likelihood is not None
@@ -79,11 +83,11 @@ class Found:
     @property
     def bic(self) -> float:
         assert self.problem.likelihood is not None
-        return self.penalised(float(np.log(self.problem.likelihood.count)))
+        return self.criterion(float(np.log(self.problem.likelihood.count)))
 
 
 def best_of(found: Sequence[Found]) -> Found:
-    """The lowest BIC among fits with the fewest components that rest on next to nothing."""
+    """The fit of lowest BIC among those with the fewest collapsed components."""
     return min(found, key=lambda one: (one.collapsed, one.bic))
 
 
@@ -95,10 +99,9 @@ def sweep(
     *,
     patience: int | None = None,
     price: float | None = None,
-    order: int | str = "auto",
     callback: Callable[[Found], None] = lambda found: None,
 ) -> list[Found]:
-    """Fits of some numbers of components, as far as rows are enough; after Ctrl-C of fewer.
+    """Fits of some numbers of components, if there are enough rows; after Ctrl-C of fewer.
 
     The first number is fitted however few the rows are.
 
@@ -107,24 +110,22 @@ def sweep(
     data : AtomData or ObservedData
         Rows in memory.
     plan_of : callable
-        The plan of a number of components; ``can_sweep`` of each.
+        Gives the plan for a number of components; ``can_sweep`` must hold for it.
     numbers : sequence of int
         The numbers that are asked for, in rising order.
     rng : Generator
     patience : int, optional
-        So many numbers in a row that do not better the best are enough.
+        The sweep stops after so many numbers in a row that were no better than the best.
     price : float, optional
-        What a parameter costs in the criterion by which numbers are compared (``penalised``). Only
-        those near the best are settled then; without it, all are.
-    order : int or "auto"
-        That of moments which have to determine the parameters, if any.
+        The price of a parameter in the criterion that compares numbers (``criterion``). With it,
+        only numbers near the best are improved; without it, all are.
     callback : callable
-        Is given each rough fit when it is first known.
+        Is called with each rough fit when it is first known.
     """
     plan = plan_of(1)
     with Progress(plan.verbose, numbers[-1], plan.kind.name) as progress, single_threaded_blas():
-        most = numbers[0]  # which is asked for, whether or not rows are enough
-        while most < numbers[-1] and determined(most + 1, data.count, plan.n, plan.kind, order):
+        most = numbers[0]  # this one is always fitted
+        while most < numbers[-1] and is_determined(most + 1, data.count, plan.n, plan.kind):
             most += 1
         fits = _Fits(data, plan_of, rng, price, progress, most)
         fits.grow(most, patience, callback)
@@ -157,13 +158,13 @@ class _Fits:
         self.sample = replace(self.problem, likelihood=self.whole.sample(rng))
         self._likelihoods: dict[int, RowLikelihood] = {}
         self.search = Sweep(self._rough, rng, plan.tol, plan.max_iter, progress.start)
-        self.ends: dict[int, EMResult] = {}  # what was climbed to the top
+        self.ends: dict[int, EMResult] = {}  # the solutions at the maximum
         self._made: dict[int, tuple[EMResult, Found]] = {}
 
     def _settle_outliers(self, m: int, rng: np.random.Generator) -> None:
-        """Find the background from a fit of so many components, once for all numbers."""
+        """Find the background from a fit of m components, once for all numbers."""
         plan_of = self.plan_of
-        self.problem, _ = settled(self.problem, plan_of(m), None, rng)
+        self.problem, _ = find_background(self.problem, plan_of(m), None, rng)
 
         def with_widths(m: int) -> Plan:
             plan = plan_of(m)
@@ -173,9 +174,9 @@ class _Fits:
         self.plan_of = cache(with_widths)
 
     def _rough(self, m: int) -> RowLikelihood:
-        """The likelihood that is looked at on the way."""
+        """The likelihood that is used on the way."""
         if m not in self._likelihoods:
-            likelihood = resized(self.sample, self.data, self.plan_of(m)).likelihood
+            likelihood = resize(self.sample, self.data, self.plan_of(m)).likelihood
             assert isinstance(likelihood, RowLikelihood)
             self._likelihoods[m] = likelihood
         return self._likelihoods[m]
@@ -185,14 +186,14 @@ class _Fits:
         if m not in self._made or self._made[m][0] is not result:
             plan = self.plan_of(m)
             fit = _fit(plan, result, self.search.n_iter, self.problem.widths)
-            found = Found(resized(self.problem, self.data, plan), plan, fit)
+            found = Found(resize(self.problem, self.data, plan), plan, fit)
             self._made[m] = result, found
         return self._made[m][1]
 
     def _best(self) -> int:
-        """The number that is best by the criterion, as far as is known."""
+        """The number that is best by the criterion so far."""
         known = [self[m] for m in self.search.found]
-        return min(known, key=lambda one: (one.collapsed, one.penalised(self.price))).plan.m
+        return min(known, key=lambda one: (one.collapsed, one.criterion(self.price))).plan.m
 
     def _near(self) -> list[int]:
         """The numbers that may still be chosen: those near the best."""
@@ -200,7 +201,7 @@ class _Fits:
         return [m for m in known if abs(m - best) <= NEAR or not self.guided]
 
     def grow(self, most: int, patience: int | None, callback: Callable[[Found], None]) -> None:
-        """From one component to ``most``, or until so many in a row have not been the best."""
+        """Go from one component to ``most``, or stop after ``patience`` numbers that were worse."""
         search = self.search
         for m in range(1, most + 1):
             search.grow()
@@ -215,13 +216,13 @@ class _Fits:
             raise KeyboardInterrupt
 
     def settle(self) -> None:
-        """Up and down near the best, until another is not the best."""
+        """Go up and down near the best number until the best no longer changes."""
         before = -1
         while before != (before := self._best()) and not self.search.interrupted:
             self.search.settle(self._near())
 
     def climb(self, numbers: Sequence[int]) -> None:
-        """All rows, and to the top those numbers that may be chosen."""
+        """Fit all rows, and carry those numbers that may be chosen to the maximum."""
         search, near, tol = self.search, self._near(), self.plan_of(1).tol
         for m in numbers:
             close = m in near and tol < search.rough
@@ -240,7 +241,7 @@ class _Fits:
             self.ends[m], search.interrupted = top, top.interrupted
 
     def of(self, numbers: Sequence[int]) -> list[Found]:
-        """The fits of some numbers, or of the largest there is; the last says if Ctrl-C came."""
+        """The fits of some numbers, or of the largest known; the last is marked after Ctrl-C."""
         known = self.search.found
         found = [self[m] for m in numbers if m in known] or [self[max(known)]]
         if self.search.interrupted:
@@ -248,12 +249,12 @@ class _Fits:
         return found
 
 
-def searched(found: Found, rng: np.random.Generator) -> Found:
-    """What the ordinary search finds, as for any other fit; or the fit itself if it is better."""
+def search_again(found: Found, rng: np.random.Generator) -> Found:
+    """The result of the ordinary search for this number, or the fit itself if that is better."""
     rival = replace(found, fit=solve(found.problem, found.plan, rng))
     if found.plan.outliers is not None:
-        found = replace(found, fit=if_it_pays(found.problem, found.plan, found.fit))
-    if found.plan.cross_validated and not rival.fit.interrupted:  # by another prior
+        found = replace(found, fit=keep_background_if_it_pays(found.problem, found.plan, found.fit))
+    if found.plan.cross_validated and not rival.fit.interrupted:  # priors differ
         return rival
     ours, theirs = (
         (-one.collapsed, one.fit.log_posterior + least)

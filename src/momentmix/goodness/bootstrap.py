@@ -1,4 +1,4 @@
-"""The parametric bootstrap: what tables drawn from a mixture would lead to, each fitted again."""
+"""The parametric bootstrap: draw tables from the mixture, fit each, and compute its statistics."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from contextlib import suppress
 
 import numpy as np
 
+from momentmix.estimators.gaussian_mixture import GaussianMixture
 from momentmix.estimators.moment_mixture import MomentMixture
 from momentmix.goodness.given import mixture_of
 from momentmix.goodness.multipliers import lengths, mean_residual
@@ -14,21 +15,25 @@ from momentmix.goodness.residuals import Standardised
 from momentmix.support.parallel import parallel_map, thread_limit, worker_count
 from momentmix.support.progress import Progress
 
-#: Draws without which an interrupted bootstrap says nothing.
+#: An interrupted bootstrap with fewer draws gives no result. With 19 draws the smallest possible
+#: p-value is 1/20 = 0.05, so with fewer no test could reject at 5 %.
 LEAST_DRAWS = 19
 
 
 class Refits:
-    """Fits from the mixture on, of the rows themselves and of tables that are drawn from it.
+    """Refits that start at the mixture, of the rows themselves and of tables drawn from it.
 
-    Both are done in the same way, with the settings of the estimator where there is one, so that
-    the prior, say, does the same to both.
+    Both use the settings of the estimator, if there is one, so that the prior, for example, has
+    the same effect on both.
     """
 
     def __init__(self, model: object, order: int, verbose: int, n_jobs: int | None) -> None:
         self.mixture, self.order = mixture_of(model), order
         self.verbose, self.n_jobs = verbose, n_jobs
-        mixture, own = self.mixture, model if isinstance(model, MomentMixture) else MomentMixture()
+        mixture, own = self.mixture, model
+        if not isinstance(own, GaussianMixture | MomentMixture):
+            own = GaussianMixture()
+        self._estimator = type(own)
         self._settings = own.get_params()  # type: ignore[no-untyped-call]
         self._settings |= {
             "n_components": mixture.n_components,
@@ -45,11 +50,11 @@ class Refits:
     def residual(
         self, X: np.ndarray, counts: np.ndarray, rng: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The differences of moments (N,) of rows and their fit, and the statistics (order + 1,).
+        """The moments (N,) of the rows less those of their fit, and the statistics (order + 1,).
 
-        Ctrl-C is passed on.
+        Raises KeyboardInterrupt if Ctrl-C stopped the fit.
         """
-        estimator = MomentMixture(**self._settings).fit(X, sample_weight=counts)
+        estimator = self._estimator(**self._settings).fit(X, sample_weight=counts)
         if estimator.interrupted_:
             raise KeyboardInterrupt
         model = Standardised(estimator.mixture_, self.order)
@@ -64,7 +69,7 @@ class Refits:
     def draws(self, X: np.ndarray, p: float, n_boot: int, rng: np.random.Generator) -> np.ndarray:
         """The statistics of tables drawn from the mixture; (n_boot, order + 1).
 
-        They have p rows, and the gaps of X. After Ctrl-C there are fewer.
+        Each table has p rows and the gaps of X. After Ctrl-C fewer draws are returned.
         """
         gaps = np.isnan(X)
         found: list[np.ndarray] = []
@@ -87,7 +92,7 @@ class Refits:
             warnings.catch_warnings(),
             thread_limit(self.n_jobs),
         ):
-            warnings.simplefilter("ignore")  # a table may be odd; it counts as it is
+            warnings.simplefilter("ignore")  # a drawn table may be hard to fit
             parallel_map(one, seeds, worker_count(np))
         if len(found) < min(LEAST_DRAWS, n_boot):
             raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""How far the moments of two distributions are apart, and what sampling explains of it."""
+"""How far apart the moments of two distributions are, and how far sampling alone would put them."""
 
 from __future__ import annotations
 
@@ -13,36 +13,39 @@ from momentmix.distributions.samples import Samples
 from momentmix.moments.distribution import AtomDistribution
 from momentmix.tensors.packed import multiplicities, order_slice, size_in_words, total_size
 
-#: What has moments: a Mixture, Samples or MomentTensors.
+#: Anything that has moments: a Mixture, Samples or MomentTensors.
 Distribution: TypeAlias = AtomDistribution | MomentTensors
 
-#: Numbers that a comparison of moments may take, and products of numbers while it reads the rows.
+#: The most moments, and the most moments times rows, of a comparison whose order nobody asked for;
+#: beyond them the default order is lowered. Round numbers that were not tuned.
 MOST_MOMENTS, MOST_WORK = 200_000, 10**10
-#: Moments that are compared when an order is asked for; where those up to order 2 are more, means
-#: alone are compared.
+#: The most moments when an order is asked for; more raise an error. Where those up to order 2 are
+#: more, as of some 2,000 features, only means are compared by default. A round number, not tuned.
 MOST_ASKED_FOR = 2_000_000
-#: Rows that must share in the sampling error of a moment for it to be known.
+#: The sampling error of a moment is unknown unless its size rests on this many rows of equal
+#: weight. With one row the estimate would be as large as the moment, so 2 is the least whole number
+#: that helps; it was not tuned.
 _LEAST_TELLING = 2.0
-#: The highest order whose multiplicities are 64-bit numbers.
+#: The highest order whose multiplicities fit in 64-bit integers: 20! does, 21! does not.
 HIGHEST_COMPARED = 20
 
 
 class Match(NamedTuple):
-    """How far apart the moments of one order are, about the data's mean and in its units."""
+    """The distance of the moments of one order, about the data's mean and in its units."""
 
     order: int
     distance: float  # ‖M - M̂‖
     relative: float  # of ‖M̂‖
-    noise: float  # ‖M̂ - E M̂‖ that sampling alone leads one to expect; NaN if it cannot be told
+    noise: float  # the typical ‖M̂ - E M̂‖ from sampling alone; NaN if unknown
 
     @property
     def ratio(self) -> float:
-        """Distance over noise; NaN where there is no noise to compare with."""
+        """The distance over its expected size from sampling; NaN if that is unknown."""
         return self.distance / self.noise if self.noise > 0 else np.nan
 
 
 def comparable_order(P: Distribution, n: int) -> int:
-    """The highest order up to 4 in which moments are compared at moderate cost."""
+    """The highest order, at most 4, whose moments can be compared at moderate cost."""
     order = P.order if isinstance(P, MomentTensors) else 4
     rows = P.n_samples if isinstance(P, Samples) else 1
     affordable = min(MOST_MOMENTS, MOST_WORK // rows)
@@ -52,7 +55,7 @@ def comparable_order(P: Distribution, n: int) -> int:
 
 
 def check_order(order: int, n: int) -> None:
-    """Refuse an order of which n features have too many moments to compare."""
+    """Raise an error if n features have too many moments of this order to compare."""
     if total_size(n, order) > MOST_ASKED_FOR:
         raise ValueError(
             f"order {order} of {n} feature(s) has {size_in_words(total_size(n, order))} distinct "
@@ -104,9 +107,8 @@ def moment_match(P: Distribution, Q: Distribution, order: int | None = None) -> 
 def _sampling_error(data: AtomData | TensorData, k: int, size: float) -> float:
     """√E‖M̂ - E M̂‖² of order k, where ``size`` is ‖M̂‖²; NaN unless the data are samples.
 
-    It is estimated from the rows. One row that makes up nearly all of a moment would make up its
-    error too, which then is as large as the moment itself, whatever the other rows are; so it is
-    NaN where hardly more than one row counts.
+    It is estimated from the rows. If a single row makes up nearly all of a moment, the estimate is
+    as large as the moment, whatever the other rows are; then the result is NaN.
     """
     if not isinstance(data, AtomData) or not data.atoms.covariance.zero:
         return np.nan

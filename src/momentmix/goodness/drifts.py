@@ -1,4 +1,4 @@
-"""Has a stream moved away from a mixture? The moments of a window, in units of their errors."""
+"""Has a stream drifted away from a mixture? A test of the moments of a window."""
 
 from __future__ import annotations
 
@@ -21,9 +21,12 @@ from momentmix.tensors.packed import order_slice, size_in_words, total_size
 if TYPE_CHECKING:
     from momentmix.estimators.base import MixtureEstimator
 
-#: The order up to which moments are compared unless another is asked for; and the most moments.
+#: The default order, and the most moments that are compared. Order 2 found changes of means, widths
+#: and weights more often than higher orders did (docs/streams.md). 2,000 is a round number,
+#: which bounds the cubic cost of orthonormal polynomials at 8e9 multiplications.
 ORDER, MOST_MOMENTS = 2, 2000
-#: Rows that are drawn to find out how much a statistic varies.
+#: Rows drawn from the mixture to estimate E‖φ‖⁴, which sets the variance of the statistic. A round
+#: number; the p-values in docs/streams.md were measured with it.
 DRAWN_ROWS = 20_000
 
 
@@ -36,24 +39,24 @@ def drift(
 ) -> Drift:
     """Test whether the rows of a window still come from a mixture, by their moments alone.
 
-    The distance of the moments of the window from those of the mixture is measured in units of what
-    chance would make it. So windows of any size can be compared. A small p-value says that the
-    stream has moved. No rows are needed.
+    The distance of the window's moments from those of the mixture is divided by its expected size
+    under no drift, so windows of any size can be compared. A small p-value says that the stream
+    has moved. No rows are needed.
 
     Parameters
     ----------
-    mixture : Mixture or fitted MomentMixture
+    mixture : Mixture, or fitted GaussianMixture or MomentMixture
         What the rows are compared with.
     window : MomentTensors
-        The moments of the rows, for instance of the last batches, or of a stream that forgets. Its
-        rows have no gaps, and no noise was taken out of them.
+        The moments of the rows, for instance of the last batches, or of a stream that forgets. The
+        rows must have no gaps, and the moments must not be debiased for noise.
     order : int, optional
         The highest order of moments that is compared; by default 2, which sees changes of means,
-        widths and correlations, and most changes of weights. Higher orders see other changes, but
-        less of these, and want windows of some hundred rows.
+        widths and correlations, and most changes of weights. Higher orders see other changes too,
+        but these less well, and need windows of a few hundred rows.
     fitted_rows : float, optional
-        The number of rows to which the mixture was fitted. Its own error is then taken account of.
-        By default the mixture is taken to be exact.
+        The number of rows to which the mixture was fitted, so that the test allows for its own
+        sampling error. By default the mixture is taken to be exact.
 
     Returns
     -------
@@ -64,7 +67,7 @@ def drift(
     See Also
     --------
     MomentTensors.decay : Lets old rows count less.
-    moment_test : Tests a mixture against rows that are at hand.
+    moment_test : Tests a mixture against rows in memory.
     compare : Tests whether two tables differ.
 
     Notes
@@ -74,16 +77,16 @@ def drift(
     difference of the moments and C the covariance of the monomials, which follows from the moments
     of the mixture up to order 2d. If the rows come from the mixture, the mean of the statistic is
     the number of moments, D, and its variance is 2D + (E‖φ‖⁴ - D² - 2D) / N. The p-value is that of
-    the multiple of χ² with this mean and this variance. E‖φ‖⁴ is the mean over 20,000 rows that are
-    drawn from the mixture, always the same.
+    the multiple of χ² with this mean and this variance. E‖φ‖⁴ is a mean over 20,000 rows drawn from
+    the mixture, always with the same seed.
 
-    The statistic is the sum of those of the orders. That of order k is about what the lower orders
-    leave open. The test of a feature is that of its own moments alone.
+    The statistic is the sum of those of the orders. That of order k measures what the lower orders
+    do not determine. The test of a feature uses its own moments alone.
 
     If the rows have unequal weights, N is ``window.effective_count``. With ``fitted_rows`` the
-    statistic is divided by 1 + N / fitted_rows. This is right if the moments of the mixture err
-    like those of so many rows, which is about so. Without it, and with a window as large as the
-    table that was fitted, p-values below 0.05 come in 40 % of all windows.
+    statistic is divided by 1 + N / fitted_rows. This assumes that the moments of the mixture are
+    about as accurate as those of that many rows, which holds approximately. Without it, and with a
+    window as large as the fitted table, 40 % of all windows have a p-value below 0.05.
 
     Examples
     --------
@@ -98,18 +101,18 @@ def drift(
     """
     model = getattr(mixture, "mixture_", mixture)
     tested = mixture_of(model)
-    order = _checked_order(tested, window, order)
+    order = _check_order(tested, window, order)
     rows, share = window.effective_count, 1.0
     if fitted_rows is not None:
         positive("fitted_rows", fitted_rows)
         share = 1 / (1 + rows / fitted_rows)
     expected = _expected(model, order)
     every = expected[0].statistics(_marginal(window, np.arange(tested.n_features), order))
-    found = [statistic.tested(rows, share) for statistic in every]
+    found = [statistic.test(rows, share) for statistic in every]
     names = tested.feature_names or window.feature_names
     features = []
     for a, alone in enumerate(expected[1:]):
-        own = alone.statistics(_marginal(window, np.array([a]), order))[0].tested(rows, share)
+        own = alone.statistics(_marginal(window, np.array([a]), order))[0].test(rows, share)
         features.append(FeatureTest(a, None if names is None else names[a], *own))
     tests = tuple(
         OrderTest(k, *found[k], order_sentence(k, found[k].p_value)) for k in range(1, order + 1)
@@ -123,25 +126,25 @@ class _Tested(NamedTuple):
 
 
 class _Statistic(NamedTuple):
-    """What the test of some moments needs to know."""
+    """The numbers from which some moments are tested."""
 
     square: float  # ‖φ̄‖²
     moments: int  # the number of polynomials, D
     fourth: float  # E‖φ‖⁴ under the mixture
 
-    def tested(self, rows: float, share: float) -> _Tested:
-        """The statistic and its p-value; ``share`` is that of the window in the errors."""
+    def test(self, rows: float, share: float) -> _Tested:
+        """The statistic, times ``share`` for the mixture's own sampling error, and its p-value."""
         D = self.moments
-        if D == 0:  # all of this order is constant given the lower ones
+        if D == 0:  # the lower orders determine this one
             return _Tested(0.0, np.nan)
         statistic = rows * share * self.square
         variance = 2 * D + (self.fourth - D * (D + 2)) / rows
-        unit = max(variance, D) / (2 * D)  # below half of χ² it could only be by chance
+        unit = max(variance, D) / (2 * D)  # a smaller estimate of the variance could only be chance
         return _Tested(float(statistic), float(chi2.sf(statistic / unit, D / unit)))
 
 
 class _Expected(NamedTuple):
-    """What a mixture leads one to expect of the moments of some features."""
+    """What the test expects of the moments of some features if they come from the mixture."""
 
     polynomials: Orthonormal
     fourth: np.ndarray  # E‖φ‖⁴, of all orders and of each; (d + 1,)
@@ -152,7 +155,7 @@ class _Expected(NamedTuple):
         return cls(polynomials, polynomials.fourth_moments(drawn))
 
     def statistics(self, window: MomentTensors) -> list[_Statistic]:
-        """That of all orders, and then that of each order."""
+        """The statistic of all orders together, and then that of each order."""
         squares, orders = self.polynomials.means(window) ** 2, self.polynomials.orders
         parts = [orders > 0, *(orders == k for k in range(1, window.order + 1))]
         return [
@@ -163,7 +166,7 @@ class _Expected(NamedTuple):
 
 @lru_cache(maxsize=8)
 def _expected(mixture: Mixture, order: int) -> tuple[_Expected, ...]:
-    """Of all features, and of each alone. It is kept, as a stream asks for it again and again."""
+    """Of all features, and of each alone; cached, because a stream is tested again and again."""
     tested = mixture_of(mixture)
     drawn = to_numpy(tested.sample(DRAWN_ROWS, np.random.default_rng(0))[0])
     features = (
@@ -183,11 +186,11 @@ def _marginal(window: MomentTensors, features: np.ndarray, order: int) -> Moment
     return MomentTensors.from_sums(window.count, centre[features], np.concatenate(kept), order)
 
 
-def _checked_order(mixture: Mixture, window: MomentTensors, order: int | None) -> int:
-    """The order up to which moments are compared, if these can be."""
+def _check_order(mixture: Mixture, window: MomentTensors, order: int | None) -> int:
+    """The order up to which moments are compared; an error if they cannot be."""
     if not isinstance(window, MomentTensors):
         raise TypeError(
-            f"window must be MomentTensors, got {type(window).__name__}; rows become such by "
+            f"window must be MomentTensors, got {type(window).__name__}; make them from rows with "
             "MomentTensors.from_samples(X, order=2)"
         )
     n = mixture.n_features
@@ -210,7 +213,7 @@ def _checked_order(mixture: Mixture, window: MomentTensors, order: int | None) -
         )
     if np.any(window.presence < 1):
         raise UntestableError(
-            "the rows of the window have gaps, so that each of its moments has an error of its "
-            "own; take a window of complete rows"
+            "the rows of the window have gaps, so its moments rest on different numbers of rows; "
+            "take a window of complete rows"
         )
     return int(order)

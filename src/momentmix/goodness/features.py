@@ -1,4 +1,4 @@
-"""Hermite polynomials of rows: their means are moments that a normal distribution has none of."""
+"""Hermite polynomials of rows, whose means are zero under a standard normal distribution."""
 
 from __future__ import annotations
 
@@ -11,31 +11,33 @@ from scipy.stats import chi2
 
 from momentmix.tensors.dense import packed_indices
 from momentmix.tensors.isserlis import gaussian_moments
-from momentmix.tensors.packed import entry_orders, multiplicities, removed
+from momentmix.tensors.packed import entry_orders, multiplicities, removal_table
 
-#: The share of standard rows that lie so far out that they are drawn in.
+#: Rows farther out than all but this share of a standard normal are pulled in to that distance, so
+#: that no single row dominates a test. A round number that was not tuned; the
+#: tests keep their level with it (docs/does-it-fit.md).
 FAR_OUT = 0.01
-#: Numbers of a block of rows with all their polynomials.
+#: Numbers in a block of rows with all their polynomials, 16 MiB. It affects memory and speed only.
 _BLOCK = 1 << 21
 
 
 def hermite_features(Z: np.ndarray, d: int) -> np.ndarray:
     """Hermite polynomials of orders 0..d of each row, of unit variance; (p, N).
 
-    He_{I+a}(z) = z_a He_I(z) - Σ_{b∈I} [a=b] He_{I∖b}(z). Under N(0, I) the mean of each is nought,
-    and none correlate. They are packed, and scaled by √(multiplicity / k!), so that squared lengths
-    are those of the full tensors over k!. O(p N d).
+    He_{I+a}(z) = z_a He_I(z) - Σ_{b∈I} [a=b] He_{I∖b}(z). Under N(0, I) each has mean 0,
+    and they are uncorrelated. They are packed, and scaled by √(multiplicity / k!), so that squared
+    lengths are those of the full tensors over k!. O(p N d).
     """
     p, n = Z.shape
-    columns = np.ascontiguousarray(Z.T)  # polynomials are rows here, which are gathered faster
+    columns = np.ascontiguousarray(Z.T)  # polynomials are rows here, for faster gathering
     orders = [np.ones((1, p))]
     for k in range(1, d + 1):
-        indices, without = packed_indices(n, k), removed(n, k)[:, k - 1]
+        indices, without = packed_indices(n, k), removal_table(n, k)[:, k - 1]
         last = indices[:, k - 1]
         here = orders[k - 1][without] * columns[last]
         for s in range(k - 1):
             same = np.flatnonzero(indices[:, s] == last)
-            here[same] -= orders[k - 2][removed(n, k - 1)[without[same], s]]
+            here[same] -= orders[k - 2][removal_table(n, k - 1)[without[same], s]]
         orders.append(here)
     result = np.concatenate(orders)
     result *= _units(n, d)[:, None]
@@ -48,12 +50,12 @@ def _units(n: int, d: int) -> np.ndarray:
 
 
 def drawn_in(n: int, d: int) -> tuple[float, float, np.ndarray]:
-    """How standard rows are drawn in, and what is then expected of their polynomials.
+    """How far rows are pulled in, and the means of their polynomials after that.
 
-    With x from N(0, I), z = t x min(1, c / |x|) lies within tc of the mean and has variance 1, as x
-    has. Given are c, t, and E He(z) of orders 0..d, (N,), without the constant: with
+    With x from N(0, I), z = t x min(1, c / |x|) lies within tc of the mean and has variance 1 like
+    x. Returns c, t, and E He(z) of orders 0..d, (N,), with 0 for the constant. With
     q_j = E |z|^2j / (n (n + 2) ⋯ (n + 2j - 2)), which is 1 for x, E He_I(z) of even order k is
-    E x^I times Σ_j C(k/2, j) (-1)^(k/2 - j) q_j. Odd orders have none, and order 2 has none left.
+    E x^I times Σ_j C(k/2, j) (-1)^(k/2 - j) q_j. It is 0 for odd orders and for order 2.
     """
     square, halves = float(chi2.isf(FAR_OUT, n)), np.arange(max(d // 2, 1) + 1)
     products = np.cumprod([1.0, *(n + 2.0 * halves[:-1])])
@@ -69,7 +71,7 @@ def drawn_in(n: int, d: int) -> tuple[float, float, np.ndarray]:
 
 
 def blocks_of_rows(p: int, width: int) -> Iterator[slice]:
-    """Runs of rows, of which so many numbers each fit into the memory that is near."""
+    """Slices of consecutive rows, short enough that ``width`` numbers for each fit into a block."""
     step = max(64, _BLOCK // width)
     for start in range(0, p, step):
         yield slice(start, min(start + step, p))

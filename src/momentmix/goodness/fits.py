@@ -18,9 +18,11 @@ from momentmix.support.checks import generator, one_of, whole_number
 if TYPE_CHECKING:
     from momentmix.estimators.base import MixtureEstimator
 
-#: Draws of a null distribution, and draws that take a fit each.
+#: The default number of draws from the null distribution, by multipliers and by refits. Customary
+#: numbers: with B draws the smallest p-value is 1 / (B + 1), so 0.001 and 0.005.
 DRAWS, DRAWS_BY_REFITS = 999, 199
-#: Numbers of residuals that are kept, and not made anew.
+#: Residuals of up to this many numbers (64 MiB) are kept; larger ones are computed twice. A round
+#: number that affects memory and speed only.
 MOST_KEPT = 1 << 23
 
 
@@ -40,28 +42,27 @@ def moment_test(
     """Test whether a mixture has the moments of rows, with a p-value for each order.
 
     Order 1 is about means, 2 about widths and correlations, 3 about skewness, and 4 about heavy or
-    light tails. A small p-value says that the rows have something that the mixture has not. A large
-    one says that these rows show nothing of the kind.
+    light tails. A small p-value says that the rows have a feature that the mixture lacks. A large
+    one says that these rows show no such difference.
 
     Parameters
     ----------
-    mixture : Mixture or fitted MomentMixture
+    mixture : Mixture, or fitted GaussianMixture or MomentMixture
         The mixture to be tested.
     X : array of shape (p, n)
         The rows. NaN is a gap, which is filled several times at random, given the other values of
-        its row. Whether a value is missing must not depend on the values. Known errors in the rows
-        cannot be taken out here.
+        its row. Whether a value is missing must not depend on the values. Rows with known noise
+        cannot be tested.
     order : int, optional
         The highest order that is tested; by default 4, or less where that would be costly.
     method : {"multiplier", "bootstrap"}, default="multiplier"
-        How the null distribution is found. "multiplier" gives random signs to what the rows
-        contribute, and takes account of the parameters to first order: it needs no other fit.
-        "bootstrap" draws tables of rows from the mixture, and fits each again, which takes
-        ``n_boot`` fits. It is the surer one where rows are few.
+        How the null distribution is found. "multiplier" gives the contribution of each row a random
+        sign, and allows for the fitted parameters to first order; it needs no further fit.
+        "bootstrap" draws tables of rows from the mixture and fits each, which takes ``n_boot``
+        fits. It is more reliable when rows are few.
     estimated : bool, default=True
-        Whether the mixture was fitted to these rows. If not, the rows are new to it, and every
-        order is tested. A mixture that was fitted always has about the right means, say, and an
-        order that it matches whatever the rows has no test.
+        Whether the mixture was fitted to these rows. If not, every order is tested. If so, an order
+        that the fit always matches, such as the means, is not tested.
     n_boot : int, optional
         The number of draws from the null distribution: by default 999, and 199 for the bootstrap.
     sample_weight : array of shape (p,), optional
@@ -88,16 +89,16 @@ def moment_test(
     Each row is measured from its component, in units of that component's covariance: with z_j the
     row in coordinates in which component j is standard, r_j its probability and He_k Hermite
     polynomials, h_k = Σ_j r_j He_k(z_j) has mean 0 under the mixture in every order k. The
-    statistic is p ‖ē_k‖² / k!, where ē is the mean of h over the rows less what errors in the
-    parameters explain of it, to first order [2]_: it is the same for any good estimate of the
-    parameters. Rows so far from their component that only one in a hundred should be, are drawn in
-    to that distance before, and what is then expected of h_k is taken off. So a few absurd rows
-    cannot make up the variance, and hide what else is wrong. But for this, the test of order 3 is
-    Mardia's test of skewness [1]_ for one component with full covariance. Units, and for full and
-    tied covariances any linear map, change nothing.
+    statistic is p ‖ē_k‖² / k!, where ē is the mean of h over the rows less the part that errors of
+    the parameters explain, to first order [2]_: it is the same for any good estimate of the
+    parameters. Rows farther from their component than 99 % should be are first pulled in to that
+    distance, and the mean that h_k then has under the mixture is subtracted. So a few absurd rows
+    cannot dominate the variance and hide other misfits. Apart from this, the test of order 3 for
+    one component with full covariance is Mardia's test of skewness [1]_. The result does not depend
+    on units, nor, for full and tied covariances, on any linear map of the rows.
 
-    Each order is tested by itself. If you ask whether any of the orders shows something, compare
-    the least p-value with 0.05 divided by the number of orders that are tested.
+    Each order is tested by itself. To ask whether any order shows a misfit, compare the smallest
+    p-value with 0.05 divided by the number of orders tested.
 
     References
     ----------
@@ -109,10 +110,10 @@ def moment_test(
     Examples
     --------
     >>> import numpy as np
-    >>> from momentmix import MomentMixture, moment_test
+    >>> from momentmix import GaussianMixture, moment_test
     >>> rng = np.random.default_rng(0)
     >>> X = np.concatenate([rng.gamma(4, size=(300, 2)), 12 + rng.standard_normal((300, 2))])
-    >>> fit = MomentMixture(2, random_state=0).fit(X)
+    >>> fit = GaussianMixture(2, random_state=0).fit(X)
     >>> moment_test(fit, X, random_state=0).sentences[2]
     'Third moments: p = 0.001, the data are skewed in a way that the mixture is not.'
     """

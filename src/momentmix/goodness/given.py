@@ -1,4 +1,4 @@
-"""What users give to tests, checked: a mixture, rows with weights, an order."""
+"""Checks of the input of tests: a mixture, rows with weights, an order."""
 
 from __future__ import annotations
 
@@ -7,33 +7,37 @@ from typing import NamedTuple
 import numpy as np
 
 from momentmix.distributions.mixture import Mixture
+from momentmix.estimators.gaussian_mixture import GaussianMixture
 from momentmix.estimators.moment_mixture import MomentMixture
 from momentmix.goodness.distances import check_order
 from momentmix.support.array import ArrayLike, as_float_array, to_numpy
 from momentmix.support.checks import whole_number
 from momentmix.tensors.packed import total_size
 
-#: Rows below which there is nothing to be said.
+#: The fewest rows that are tested. A small number that was not tuned: tests of fewer rows would
+#: find only the grossest differences.
 LEAST_ROWS = 8
-#: Products of numbers that a test may take, unless more is asked for.
+#: The most multiplications of a test whose order nobody asked for; beyond them the default order is
+#: lowered. A round number that was not tuned; it affects which orders are tested by default.
 MOST_WORK = 2e10
 
 
 class UntestableError(ValueError):
-    """There is nothing to test, for a reason that is told."""
+    """The mixture or the rows cannot be tested; the message says why."""
 
 
 def mixture_of(model: object) -> Mixture:
     """A mixture, or that of a fitted estimator, in NumPy and float64."""
-    if isinstance(model, MomentMixture):
+    if isinstance(model, GaussianMixture | MomentMixture):
         found = getattr(model, "mixture_", None)
         if found is None:
-            raise ValueError("the MomentMixture is not fitted; call fit first")
+            raise ValueError(f"the {type(model).__name__} is not fitted; call fit first")
         model = found
     if not isinstance(model, Mixture):
         raise TypeError(
-            f"a Mixture or a fitted MomentMixture is needed, got {type(model).__name__}; other "
-            "estimators have theirs as mixture_, which estimated=False takes as it is"
+            f"a Mixture, or a fitted GaussianMixture or MomentMixture, is needed, got "
+            f"{type(model).__name__}; of another estimator give mixture_, "
+            "with estimated=False"
         )
     if model.background is not None:
         raise UntestableError(
@@ -48,7 +52,7 @@ def mixture_of(model: object) -> Mixture:
     return Mixture(weights, means, covariances, model.covariance_type, feature_names=names)
 
 
-def checked_rows(X: ArrayLike, name: str = "X", gaps: bool = False) -> np.ndarray:
+def check_rows(X: ArrayLike, name: str = "X", gaps: bool = False) -> np.ndarray:
     """Rows (p, n) in NumPy and float64, without gaps unless they are allowed."""
     array = to_numpy(as_float_array(X, name, (2,))).astype(np.float64, copy=False)
     if np.isinf(array).any():
@@ -61,8 +65,8 @@ def checked_rows(X: ArrayLike, name: str = "X", gaps: bool = False) -> np.ndarra
 def rows_to_test(
     mixture: Mixture, X: ArrayLike, sample_weight: ArrayLike | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Rows that hold something, gaps among it, and how many times each counts; (p, n) and (p,)."""
-    rows = checked_rows(X, gaps=True)
+    """Rows that have weight and some value, and how often each counts; (p, n) and (p,)."""
+    rows = check_rows(X, gaps=True)
     if rows.shape[1] != mixture.n_features:
         raise ValueError(
             f"X has {rows.shape[1]} feature(s), but the mixture has {mixture.n_features}"
@@ -85,7 +89,7 @@ def rows_to_test(
 
 
 class Work(NamedTuple):
-    """Products of numbers that a test takes."""
+    """The number of multiplications that a test takes, roughly."""
 
     each: float  # for each moment
     once: float  # for all of them together
@@ -96,7 +100,7 @@ class Work(NamedTuple):
 
 
 def order_to_test(order: int | None, n: int, work: Work) -> int:
-    """The highest order: as asked for, or 4, or less where that would be costly."""
+    """The highest order: the one asked for, or 4, or less where that would be costly."""
     if order is None:
         order = 4
         while order > 2 and work.of(n, order) > MOST_WORK:

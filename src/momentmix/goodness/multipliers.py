@@ -1,9 +1,9 @@
 """The null distribution of squared lengths of mean residuals, by random signs.
 
-Under the null hypothesis residuals e_i have mean 0, and Σ ε_i e_i with random signs ε_i is
-distributed about as Σ e_i is. The signs keep the size of each residual, so that rows far out count
-in the null distribution as much as they do in the statistic: a test of skewness is not misled by
-heavy tails, nor by errors in the variance that the mixture gives a moment.
+Under the null hypothesis the residuals e_i have mean 0, and Σ ε_i e_i with random signs ε_i is
+distributed about like Σ e_i. The signs keep the size of each residual, so rows far out count as
+much in the null distribution as in the statistic. A test of skewness is therefore not misled by
+heavy tails, nor by a wrong variance of a moment under the mixture.
 """
 
 from __future__ import annotations
@@ -16,16 +16,18 @@ from momentmix.goodness.features import blocks_of_rows
 from momentmix.tensors.dense import packed_indices
 from momentmix.tensors.packed import order_slice, total_size
 
-#: Numbers of residuals that are kept. More rows are put together, with random signs, before.
+#: Rows are summed with random signs into groups before the draws: as many groups as make 128 MiB of
+#: numbers, but between 1,000 and 20,000. Round numbers that bound memory and time and were not
+#: tuned; fewer groups make the null distribution a little coarser.
 _MOST_NUMBERS, _LEAST_GROUPS, _MOST_GROUPS = 1 << 24, 1000, 20_000
-#: Draws that are made at once.
+#: Draws that are made in one matrix product. It affects memory and speed only.
 _DRAWS = 128
 
 
 def mean_residual(
     residuals: Callable[[slice], np.ndarray], counts: np.ndarray, width: int
 ) -> np.ndarray:
-    """Σ c_i e_i / Σ c_i over all rows, which are asked for in blocks; (N,)."""
+    """Σ c_i e_i / Σ c_i over all rows, block by block; (N,)."""
     total = np.zeros(width)
     for block in blocks_of_rows(len(counts), width):
         total += counts[block] @ residuals(block)
@@ -43,7 +45,7 @@ def null_draws(
 ) -> np.ndarray:
     """‖Σ_i √c_i ε_i (e_i - mean)‖² / Σ c_i of each order; (n_draws, order + 1).
 
-    A row that counts c times is c rows with signs of their own, hence the root.
+    The root is there because a row that counts c times is c rows, each with its own sign.
     """
     width, p = total_size(n, order), len(counts)
     groups = min(p, max(_LEAST_GROUPS, min(_MOST_GROUPS, _MOST_NUMBERS // width)))
@@ -69,9 +71,9 @@ def lengths(means: np.ndarray, n: int, order: int) -> np.ndarray:
 
 
 def excess(mean: np.ndarray, n: int) -> float:
-    """The mean of ‖z‖⁴ in packed residuals of orders 0..4, as Hermite polynomials have it.
+    """The mean of the Hermite polynomial of ‖z‖⁴, from packed mean residuals of orders 0..4.
 
-    Positive where rows lie far out more often than they should.
+    It is positive if rows lie far out more often than they should.
     """
     a, b, c, d = packed_indices(n, 4).T
     paired = (a == b) & (c == d)

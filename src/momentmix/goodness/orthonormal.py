@@ -1,4 +1,4 @@
-"""Polynomials that are orthonormal under a mixture: their means over rows err by 1 / √p each."""
+"""Polynomials orthonormal under a mixture: means over p rows vary by 1 / √p."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ from momentmix.support.array import to_numpy
 from momentmix.tensors.isserlis import gaussian_moments, moment_covariance
 from momentmix.tensors.packed import order_slice
 
-#: The share of the variance of a monomial below which what the others leave of it is rounding.
+#: Combinations of monomials whose remaining variance, after the lower orders, is below this share
+#: count as constant: it is rounding. It lies far above 1e-16 and far below any real variance, and
+#: was not tuned.
 _LEFT = 1e-10
 
 
 class Orthonormal:
     """φ(x) = T (z^I - E z^I) for the monomials z^I of orders 1..d, with E φ = 0 and E φφᵀ = 1.
 
-    z is x in coordinates in which the mixture has mean 0 and covariance 1. Polynomials of order k
+    z is x in coordinates in which the mixture has mean 0 and covariance I. Polynomials of order k
     are orthogonal to all of lower order, so for one Gaussian they are Hermite polynomials.
     """
 
@@ -34,7 +36,7 @@ class Orthonormal:
         matrices = np.broadcast_to(to_numpy(atoms.covariance.matrices()), (len(means), n, n))
         self.expected = weights @ gaussian_moments(means, matrices, d)  # (N,)
         C = moment_covariance(weights, means, matrices, d)
-        if np.linalg.eigvalsh(C[1 : n + 1, 1 : n + 1])[0] < 0.5:  # it is the identity
+        if np.linalg.eigvalsh(C[1 : n + 1, 1 : n + 1])[0] < 0.5:  # it should be the identity
             raise UntestableError(
                 "the mixture does not vary in some direction, so that no row can be compared with "
                 "it there; drop features that are constant or depend on others"
@@ -61,9 +63,9 @@ class Orthonormal:
 def orthonormal_rows(C: np.ndarray, n: int, d: int) -> tuple[np.ndarray, np.ndarray]:
     """T (D, N) with T C Tᵀ = 1, and the order of each row (D,), from C (N, N) of the monomials.
 
-    Of the monomials of each order, what all lower ones explain is taken out; the eigenvectors of
-    the rest, scaled, are rows of T. Combinations of which nothing but rounding is left, which are
-    constant given the lower ones, are left out. O(N³).
+    The monomials of each order are projected off all lower ones; the scaled eigenvectors of the
+    rest are rows of T. Combinations that the lower orders determine up to rounding are dropped.
+    O(N³).
     """
     deviations = np.sqrt(np.diag(C))
     deviations[0] = 1.0  # order 0 does not vary
@@ -73,7 +75,7 @@ def orthonormal_rows(C: np.ndarray, n: int, d: int) -> tuple[np.ndarray, np.ndar
     for k in range(1, d + 1):
         here = order_slice(n, k)
         rest = np.eye(len(C))[here]
-        for _ in range(2):  # the second time for what rounding has left
+        for _ in range(2):  # the second time removes what rounding has left
             rest = rest - (rest @ R @ T.T) @ T
         values, vectors = np.linalg.eigh(rest @ R @ rest.T)
         kept = values > _LEFT

@@ -11,14 +11,15 @@ from momentmix.data.frame import Frame
 from momentmix.distributions.mixture import Mixture
 from momentmix.goodness.features import blocks_of_rows, hermite_features
 from momentmix.goodness.fits import moment_test
-from momentmix.goodness.given import LEAST_ROWS, Work, checked_rows, order_to_test
+from momentmix.goodness.given import LEAST_ROWS, Work, check_rows, order_to_test
 from momentmix.goodness.multipliers import lengths
 from momentmix.goodness.results import Comparison, MomentTest, OrderTest, comparison_sentence
 from momentmix.support.array import ArrayLike
 from momentmix.support.checks import generator, whole_number
 from momentmix.tensors.packed import total_size
 
-#: Permutations that are worked at at once, and without which an interrupted test says nothing.
+#: Permutations in one batch, and the fewest after which an interrupted test gives a result. 111 is
+#: a ninth of the default 999 and affects memory and speed only; with 99 the least p-value is 0.01.
 _TOGETHER, _LEAST = 111, 99
 
 
@@ -32,18 +33,17 @@ def compare(
 ) -> Comparison | MomentTest:
     """Test whether two tables come from the same distribution, by the moments of each order.
 
-    Order 1 tells whether their means differ, 2 widths and correlations, 3 skewness, and 4 the
-    weight of tails.
+    Order 1 compares means, 2 widths and correlations, 3 skewness, and 4 the weight of tails.
 
     Parameters
     ----------
     X, Y : array of shape (p, n) and (q, n), or Mixture
-        The rows of each, without gaps. If one is a mixture, rows are tested against it as rows that
-        it was not fitted to: ``moment_test(mixture, rows, estimated=False)``.
+        The rows of each, without gaps. If one is a mixture, the rows are tested against it by
+        ``moment_test(mixture, rows, estimated=False)``, as if it was not fitted to them.
     order : int, optional
         The highest order that is compared; by default 4, or less where that would be costly.
     permutations : int, default=999
-        How many times all rows are dealt out anew at random. The least p-value is
+        How many times the rows are shuffled between the tables. The smallest possible p-value is
         1 / (permutations + 1).
     random_state : int, RandomState or None, default=None
         The seed.
@@ -78,13 +78,13 @@ def compare(
     if isinstance(X, Mixture):
         if isinstance(Y, Mixture):
             raise TypeError(
-                "two mixtures have no rows to test with; summary.moment_match tells how far their "
-                "moments are apart"
+                "two mixtures have no rows to test with; summary.moment_match tells how far apart "
+                "their moments are"
             )
         return _against(X, Y, order, permutations, random_state)
     if isinstance(Y, Mixture):
         return _against(Y, X, order, permutations, random_state)
-    first, second = checked_rows(X), checked_rows(Y, "Y")
+    first, second = check_rows(X), check_rows(Y, "Y")
     (p, n), (q, n_other) = first.shape, second.shape
     if n != n_other:
         raise ValueError(f"X has {n} feature(s), but Y has {n_other}")
@@ -94,7 +94,7 @@ def compare(
     frame = Frame.of_samples(Full, np.concatenate([first, second]), None)
     Z = np.concatenate([frame.apply(first), frame.apply(second)])
     rng, chosen = generator(random_state), np.arange(p + q) < p
-    # The labels as they are come first, so that all statistics are sums of the same kind.
+    # The observed statistic is computed by the same sums as those of the permutations.
     statistics = _statistics(Z, chosen[None, :], order)[0]
     above, done = np.zeros(order + 1), 0
     with suppress(KeyboardInterrupt):
@@ -123,9 +123,9 @@ def _against(
 
 
 def _statistics(Z: np.ndarray, labels: np.ndarray, order: int) -> np.ndarray:
-    """The statistic of each order, for some ways (S, p + q) to choose X; (S, order + 1).
+    """The statistic of each order for S assignments of the rows to X; (S, order + 1).
 
-    With the mean over all rows taken off, h_X - h_Y is (p + q) / pq times the sum over X.
+    After subtracting the mean of all rows, h_X - h_Y is (p + q) / pq times the sum over X.
     """
     total, n = Z.shape
     p = int(labels[0].sum())

@@ -1,4 +1,4 @@
-"""Quantiles of rows beside those that a mixture leads one to expect, for pictures."""
+"""Quantiles of rows and the quantiles expected under a mixture, for pictures."""
 
 from __future__ import annotations
 
@@ -10,21 +10,23 @@ from scipy.stats import beta, chi2
 
 from momentmix.distributions.given_rows import probabilities
 from momentmix.distributions.mixture import Mixture
-from momentmix.goodness.given import checked_rows, mixture_of
+from momentmix.goodness.given import check_rows, mixture_of
 from momentmix.support.array import ArrayLike, to_numpy
 
-#: Points of a picture: evenly spaced, and beside them the outermost ones.
+#: Points of a picture: evenly spaced ranks, and the outermost ranks at each end. Round numbers that
+#: affect only how the picture looks.
 _EVENLY, _OUTERMOST = 200, 25
-#: Points at which a distribution function of a mixture is computed.
+#: Grid points of a mixture's distribution function, which is interpolated between them. A round
+#: number, fine enough for a picture.
 _GRID = 4000
 
 
 class Quantiles(NamedTuple):
-    """Of rows, and of the mixture at the same ranks, with what chance leads one to expect."""
+    """Quantiles of rows and of the mixture at the same ranks, with a 95 % band."""
 
     expected: np.ndarray  # (q,), rising
     found: np.ndarray  # (q,)
-    low: np.ndarray  # (q,), of what 95 % of samples of a known mixture would have, rank by rank
+    low: np.ndarray  # (q,), of the band that holds 95 % of samples of the mixture, rank by rank
     high: np.ndarray  # (q,)
 
 
@@ -38,7 +40,7 @@ class Projection(NamedTuple):
 
 def complete_rows(mixture: Mixture, X: ArrayLike) -> np.ndarray:
     """Rows in which gaps are filled once at random, given the other values of the row."""
-    rows = checked_rows(X, gaps=True)
+    rows = check_rows(X, gaps=True)
     if rows.shape[1] != mixture.n_features:
         raise ValueError(
             f"X has {rows.shape[1]} feature(s), but the mixture has {mixture.n_features}"
@@ -50,10 +52,11 @@ def complete_rows(mixture: Mixture, X: ArrayLike) -> np.ndarray:
 
 
 def distance_quantiles(model: object, X: ArrayLike) -> tuple[Quantiles, list[Quantiles]]:
-    """Mahalanobis distances of rows from their components, of all and by component.
+    """Quantiles of Mahalanobis distances of rows from their components, of all and of each.
 
-    A row counts for each component with its probability there. Counted so, squared distances of
-    samples of the mixture are distributed as chi-squared with n degrees of freedom.
+    Each row counts for each component with its probability of belonging to it. Weighted in this
+    way, the squared distances of samples of the mixture have a χ² distribution with n degrees of
+    freedom.
     """
     mixture = mixture_of(model)
     rows = complete_rows(mixture, X)
@@ -74,7 +77,7 @@ def distance_quantiles(model: object, X: ArrayLike) -> tuple[Quantiles, list[Qua
 
 
 def _by_weight(squares: np.ndarray, weights: np.ndarray, n: int) -> Quantiles:
-    """Distances with weights, beside the roots of quantiles of chi-squared."""
+    """Weighted distances, and the square roots of quantiles of χ²."""
     order = np.argsort(squares)
     squares, weights = squares[order], weights[order]
     shares = (np.cumsum(weights) - weights / 2) / weights.sum()
@@ -89,7 +92,7 @@ def _by_weight(squares: np.ndarray, weights: np.ndarray, n: int) -> Quantiles:
 def projections(model: object, X: ArrayLike, most: int = 3) -> list[Projection]:
     """The rows along the directions in which they differ most from the mixture.
 
-    Looked at are the features, and the axes along which the components lie furthest apart.
+    The candidates are the features and the axes along which the components lie furthest apart.
     """
     mixture = mixture_of(model)
     rows = complete_rows(mixture, X)
@@ -124,7 +127,7 @@ def _projection(
     p = len(values)
     after, before = np.arange(1, p + 1) / p - here, here - np.arange(p) / p
     ranks = _ranks(p)
-    # Where the function is flat, at both ends, any of its points would do.
+    # Interpolation needs a rising function, and it is flat at both ends.
     rising = np.concatenate([[True], np.diff(cdf) > 0])
     expected, low, high = (
         np.interp(shares, cdf[rising], grid[rising]) for shares in (ranks, *_band(ranks, p))
@@ -136,7 +139,7 @@ def _projection(
 
 
 def _ranks(count: float) -> np.ndarray:
-    """Ranks in (0, 1) that show the middle of so many rows and each of the outermost."""
+    """Ranks in (0, 1): evenly spaced ones, and each of the outermost rows."""
     each = 1 / max(count, 2.0)
     ends = each * (np.arange(min(_OUTERMOST, int(count) // 2)) + 0.5)
     evenly = np.linspace(each / 2, 1 - each / 2, min(_EVENLY, max(int(count), 2)))
@@ -144,9 +147,9 @@ def _ranks(count: float) -> np.ndarray:
 
 
 def _band(ranks: np.ndarray, count: float) -> tuple[np.ndarray, np.ndarray]:
-    """Between which shares of a distribution the values of these ranks lie in 95 % of samples.
+    """The shares of a distribution between which these ranks lie in 95 % of samples.
 
-    The i-th of N values that are evenly distributed has the distribution Beta(i, N + 1 - i).
+    The i-th smallest of N uniform values has the distribution Beta(i, N + 1 - i).
     """
     i = ranks * count + 0.5
     low, high = (beta.ppf(share, i, count + 1 - i) for share in (0.025, 0.975))

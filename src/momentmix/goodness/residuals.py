@@ -1,14 +1,14 @@
-"""What rows have that a mixture has not, row by row: residuals whose mean is nought if it fits.
+"""Residuals of rows under a mixture, whose mean is zero if the mixture fits.
 
 With h(x) the Hermite polynomials of a row, standardised by its component, the residual of a row is
 e(x) = h(x) - B s(x). Here s(x) is the score of the parameters, and B s(x) the part of h(x) that
 changes of the parameters explain: B = E[h sᵀ] E[s sᵀ]⁻¹, the regression of h on s under the
-mixture. To first order the mean of e is then the same whatever estimate of the parameters is used,
-as long as it is a good one (Neyman's C(α) tests).
+mixture. To first order the mean of e is then the same for every good estimate of the parameters
+(Neyman's C(α) tests).
 
-Both h and s are those of rows that are drawn in to their components where they lie far out. So no
-row counts for more than some hundred others. As they are, five absurd rows among thousands would
-make up the variance of the mean, and nothing else would show beside them.
+Both h and s are computed after rows far out were pulled in towards their components, so that no
+row counts for more than a few hundred others. Otherwise five absurd rows among thousands would
+dominate the variance of the mean and hide every other misfit.
 """
 
 from __future__ import annotations
@@ -26,24 +26,30 @@ from momentmix.distributions.mixture import Mixture
 from momentmix.goodness.features import blocks_of_rows, drawn_in, hermite_features
 from momentmix.goodness.given import UntestableError, Work
 from momentmix.likelihood.observed import ObservedLikelihood
-from momentmix.likelihood.rows import Behind, RowLikelihood
+from momentmix.likelihood.rows import Expectations, RowLikelihood
 from momentmix.likelihood.scores import Directions, row_scores
 from momentmix.matching.identifiability import parameter_count
 from momentmix.observed import ObservedRows
 from momentmix.support.array import to_numpy
 from momentmix.tensors.packed import order_slice, total_size
 
-#: Rows that are drawn from the mixture to find B: at least so many, and for each parameter.
+#: Rows drawn from the mixture to estimate B: at least the first number, and the second for each
+#: parameter. Round numbers; p-values are corrected for the error of B (``Explained.exact``).
 DRAWN_ROWS, DRAWN_ROWS_EACH = 10_000, 20
-#: Parameters of which it is told what they explain.
+#: Fits with more parameters P are not tested. The regression takes 20 P³ multiplications, which are
+#: 5e11 at this round number.
 MOST_PARAMETERS = 3000
-#: A probability with which no row belongs to a component.
+#: Rows that belong to a component with a smaller probability are skipped there. It is close to the
+#: rounding of float64, so results change by no more than rounding.
 NEGLIGIBLE = 1e-15
-#: Times that each gap is filled at random.
+#: How often each gap is filled at random; the fills are averaged. A round number that was not
+#: tuned: more fills take longer and add less noise to the test.
 FILLS = 10
-#: The least variance of a component that counts as any, of its largest.
+#: A component whose smallest variance is below this share of its largest cannot be tested. About a
+#: hundred times the rounding of float64.
 _FLAT = 1e-14
-#: Eigenvalues of E[s sᵀ], of the largest, below which parameters cannot be told apart.
+#: Directions of parameters whose eigenvalue of E[s sᵀ] is below this share of the largest explain
+#: nothing. It lies well above rounding and was not tuned.
 _SINGULAR = 1e-10
 
 
@@ -51,7 +57,7 @@ class Rows(NamedTuple):
     """Rows in the coordinates of a mixture."""
 
     Z: np.ndarray  # (fills, p, n), gaps filled at random as many times; once if there are none
-    observed: ObservedRows | None  # rows with gaps in the units of their features; None if complete
+    observed: ObservedRows | None  # rows with gaps, in the units of the features; None if complete
     shifts: np.ndarray  # (p,), from log densities in those units to log densities here; or empty
 
     def take(self, rows: slice) -> Rows:
@@ -62,7 +68,7 @@ class Rows(NamedTuple):
         return Rows(self.Z[:, rows], part, self.shifts[rows])
 
     def likelihood(self, kind: Kind, frame: Frame) -> RowLikelihood:
-        """That of what was seen."""
+        """The likelihood of the observed values."""
         if self.observed is None:
             return RowLikelihood(self.Z[0], None, kind, 0.0)
         completed = CompletedRows(self.observed, self.Z[0], self.shifts)
@@ -73,10 +79,11 @@ class Standardised:
     """Rows as a mixture sees them: each from its component, in units of that one's covariance.
 
     With z_j the row in coordinates in which component j is standard, r_j its probability, and He
-    Hermite polynomials, h(x) = Σ_j r_j(x) He(z_j(x)). Under the mixture the mean of h is nought in
-    every order, whatever the components: E[r_j He(z_j)] is λ_j times a mean under component j.
-    The coordinates of the mixture as a whole are those of its covariance, and roots of matrices are
-    symmetric ones, so that units, and for full and tied covariances linear maps, change nothing.
+    Hermite polynomials, h(x) = Σ_j r_j(x) He(z_j(x)). Under the mixture the mean of h is zero in
+    every order, whatever the components, as E[r_j He(z_j)] is λ_j times a mean under component j.
+    Rows are first standardised by the covariance of the whole mixture, and roots of matrices are
+    symmetric, so results do not depend on units, nor, for full and tied covariances, on linear
+    maps.
     """
 
     def __init__(self, mixture: Mixture, order: int) -> None:
@@ -100,7 +107,7 @@ class Standardised:
 
     @property
     def matched(self) -> np.ndarray:
-        """Orders that a fit of this type matches, whatever the rows: their h is part of s."""
+        """Which orders every fit of this type matches, because their h are scores; (order + 1,)."""
         any_width = self.directions.tangent.size == self.n * (self.n + 1) // 2
         return np.arange(self.order + 1) <= (2 if any_width else 1)
 
@@ -111,10 +118,10 @@ class Standardised:
         filled = to_numpy(self.mixture.impute(X, FILLS, random_state=rng))
         return self._with_gaps(X, filled)
 
-    def drawn(self, count: int, seen: np.ndarray | None, rng: np.random.Generator) -> Rows:
+    def draw(self, count: int, seen: np.ndarray | None, rng: np.random.Generator) -> Rows:
         """Rows drawn from the mixture, with the gaps of rows drawn from ``seen`` (p, n), if any.
 
-        Gaps are filled in two ways, which have nothing but the rest of the row in common.
+        Gaps are filled twice, with the drawn values and with independent ones given the rest.
         """
         X = to_numpy(self.mixture.sample(count, rng)[0]).astype(np.float64)
         if seen is None:
@@ -126,11 +133,11 @@ class Standardised:
 
     def _with_gaps(self, X: np.ndarray, filled: np.ndarray) -> Rows:
         table, frame = ObservedRows(X), self.frame
-        observed = table.scaled(frame.centre, frame.units)
+        observed = table.scale(frame.centre, frame.units)
         return Rows(frame.apply(filled), observed, shifts_of_gaps(table, frame))
 
     def features(self, rows: Rows) -> np.ndarray:
-        """h(x) for each row, in the mean over the ways in which its gaps are filled; (p, N)."""
+        """h(x) for each row, averaged over the ways its gaps are filled; (p, N)."""
         return sum(map(self.features_of, rows.Z), start=np.zeros(())) / len(rows.Z)
 
     def features_of(self, Z: np.ndarray) -> np.ndarray:
@@ -144,29 +151,29 @@ class Standardised:
         return total - self.expected
 
     def scores(self, rows: Rows) -> np.ndarray:
-        """The score of what was seen of each row; (p, P)."""
+        """The score of the observed values of each row; (p, P)."""
         return row_scores(rows.likelihood(self.kind, self.frame), self.directions, self._near)
 
-    def _near(self, behind: Behind) -> Behind:
-        """What lies behind rows, drawn in."""
+    def _near(self, behind: Expectations) -> Expectations:
+        """The same expectations, with rows far out pulled in."""
         deviations = [
             D * self._factors(D @ W) for D, W in zip(behind.deviations, self.whiteners, strict=True)
         ]
         return behind._replace(deviations=np.array(deviations))
 
     def _factors(self, z: np.ndarray) -> np.ndarray:
-        """What rows that are standard, (p, n), are multiplied by to lie within reach; (p, 1)."""
+        """The factors that pull standardised rows (p, n) in; (p, 1)."""
         far = np.sqrt(np.sum(z * z, axis=1, keepdims=True)) / self.reach
         return self.stretch / np.maximum(far, 1.0)
 
 
 def rows_drawn(parameters: int) -> int:
-    """Rows that it takes to tell what so many parameters explain."""
+    """How many rows to draw to learn what this many parameters explain."""
     return max(DRAWN_ROWS, DRAWN_ROWS_EACH * parameters)
 
 
 def work_of(mixture: Mixture, n: int, rows: int, draws: int, estimated: bool) -> Work:
-    """What a test of n of the features takes, roughly."""
+    """The work of a test of n features, roughly."""
     m, kind = mixture.n_components, mixture.atoms.covariance.kind
     parameters = parameter_count(kind, m, n) if estimated else 0
     drawn = rows_drawn(parameters) if estimated else 0
@@ -175,16 +182,16 @@ def work_of(mixture: Mixture, n: int, rows: int, draws: int, estimated: bool) ->
 
 
 class Explained(NamedTuple):
-    """What a fit explains of the moments of rows, by its parameters."""
+    """The part of the moments of rows that changes of the fitted parameters explain."""
 
     slopes: np.ndarray  # B, transposed; (P, N)
-    exact: np.ndarray  # the share of the variance of e that is not due to errors of B; (order + 1,)
+    exact: np.ndarray  # share of the variance of e not due to errors of B; (order + 1,)
 
     @classmethod
     def by_parameters(
         cls, model: Standardised, seen: np.ndarray | None, rng: np.random.Generator
     ) -> Explained:
-        """B by regression over rows that are drawn from the mixture, with gaps as in ``seen``."""
+        """B by regression over rows drawn from the mixture, with gaps as in ``seen``."""
         size = model.directions.size
         if size > MOST_PARAMETERS:
             raise UntestableError(
@@ -192,7 +199,7 @@ class Explained(NamedTuple):
                 f"{MOST_PARAMETERS:,}. Some of its features can be tested by themselves: "
                 "moment_test(mixture.marginal(features), X[:, features])"
             )
-        rows = model.drawn(rows_drawn(size), seen, rng)
+        rows = model.draw(rows_drawn(size), seen, rng)
         grams, crosses = np.zeros((2, size, size)), np.zeros((2, size, model.size))
         squares = np.zeros(model.size)
         for block in blocks_of_rows(rows.Z.shape[1], model.size + size):
@@ -206,7 +213,7 @@ class Explained(NamedTuple):
         gram, cross = grams.sum(axis=0), crosses.sum(axis=0)
         inverse = np.linalg.pinv(gram, rcond=_SINGULAR, hermitian=True)
         slopes = inverse @ cross
-        # The halves of the rows lead to different B: it errs by half of that difference.
+        # Each half of the rows gives its own B, and the error of B is half of their difference.
         errors = inverse @ (crosses[0] - crosses[1] - (grams[0] - grams[1]) @ slopes)
         left = squares - np.sum(cross * slopes, axis=0)
         own_error = np.sum(errors * (gram @ errors), axis=0)
@@ -216,7 +223,7 @@ class Explained(NamedTuple):
 
     @classmethod
     def nothing(cls, model: Standardised) -> Explained:
-        """Of a mixture that was not fitted to the rows."""
+        """For a mixture that was not fitted to the rows."""
         return cls(np.empty((0, model.size)), np.ones(model.order + 1))
 
     def residuals(self, model: Standardised, rows: Rows) -> np.ndarray:

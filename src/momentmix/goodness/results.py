@@ -1,4 +1,4 @@
-"""What tests of moments have found, for people and for programs."""
+"""Results of tests of moments, as numbers and as sentences."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-#: The p-value up to which a difference is spoken of.
+#: Sentences report a difference if the p-value is at most this. The customary level of 5 %.
 LEVEL = 0.05
 _ORDINALS = ("", "First", "Second", "Third", "Fourth")
 
@@ -25,7 +25,7 @@ class OrderTest(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class TestsByOrder:
-    """Tests of moments, one for each order; an order leads to its test, ``tests[3].p_value``."""
+    """Tests of moments, one for each order, which is its key: ``tests[3].p_value``."""
 
     tests: tuple[OrderTest, ...]
     n_draws: int  # of the null distribution
@@ -45,12 +45,12 @@ class TestsByOrder:
 
     @property
     def p_values(self) -> np.ndarray:
-        """That of each order from 1 on; NaN where there is nothing to test."""
+        """The p-values of orders 1, 2, …; NaN where there is nothing to test."""
         return np.array([test.p_value for test in self.tests])
 
     @property
     def statistics(self) -> np.ndarray:
-        """That of each order from 1 on."""
+        """The statistics of orders 1, 2, …"""
         return np.array([test.statistic for test in self.tests])
 
     @property
@@ -81,11 +81,11 @@ class TestsByOrder:
 
 
 class MomentTest(TestsByOrder):
-    """What :func:`momentmix.moment_test` has found: whether moments of a mixture fit its rows."""
+    """The result of :func:`momentmix.moment_test`: whether a mixture has the moments of rows."""
 
 
 class Comparison(TestsByOrder):
-    """What :func:`momentmix.compare` has found: whether two tables have the same moments."""
+    """The result of :func:`momentmix.compare`: whether two tables have the same moments."""
 
 
 class FeatureTest(NamedTuple):
@@ -98,19 +98,19 @@ class FeatureTest(NamedTuple):
 
     @property
     def words(self) -> str:
-        """The feature as a sentence has it."""
+        """What sentences call the feature."""
         return f"feature {self.feature}" if self.name is None else repr(self.name)
 
 
 @dataclass(frozen=True, repr=False)
 class Drift:
-    """What :func:`momentmix.drift` has found: whether a window still fits a mixture.
+    """The result of :func:`momentmix.drift`: whether a window still fits a mixture.
 
     Attributes
     ----------
     statistic : float
-        The squared distance of the moments, in units of their errors. On average it is ``moments``
-        if nothing has moved.
+        The squared distance of the moments, in units of their sampling errors. On average it is
+        ``moments`` if nothing has moved.
     p_value : float
         The chance of so large a statistic if nothing has moved.
     moments : int
@@ -118,7 +118,7 @@ class Drift:
     rows : float
         How many rows of equal weight the window is worth.
     tests : tuple of OrderTest
-        One for each order: what has moved that the lower orders leave open.
+        One for each order: whether anything has moved that the lower orders do not determine.
     features : tuple of FeatureTest
         One for each feature: whether its own moments have moved.
     """
@@ -160,7 +160,7 @@ class Drift:
 
 
 def order_sentence(order: int, p_value: float) -> str:
-    """What the test of one order of a window says."""
+    """The result for one order of a window, in words."""
     name = _named(order)
     if np.isnan(p_value):
         return f"{name}: they follow from the lower orders, so there is nothing to test."
@@ -169,7 +169,7 @@ def order_sentence(order: int, p_value: float) -> str:
 
 
 def fit_sentence(order: int, p_value: float, excess: float) -> str:
-    """What the test of a fit says; ``excess`` is positive where far rows are too many."""
+    """The result for one order of a fit, in words; ``excess`` > 0 means heavy tails."""
     name = _named(order)
     if np.isnan(p_value):
         return f"{name}: the fit itself matches them, so there is nothing to test."
@@ -180,7 +180,7 @@ def fit_sentence(order: int, p_value: float, excess: float) -> str:
 
 
 def comparison_sentence(order: int, p_value: float) -> str:
-    """What the test of two tables says."""
+    """The result for one order of two tables, in words."""
     short, what = f"{_named(order)}: {p_words(p_value)}", _differing(order)
     if p_value > LEVEL:
         return f"{short}, no sign that the tables differ in their {what}."
@@ -188,12 +188,12 @@ def comparison_sentence(order: int, p_value: float) -> str:
 
 
 def p_words(p_value: float) -> str:
-    """A p-value as a sentence has it."""
+    """A p-value for a sentence."""
     return f"p = {p_value:.2g}"
 
 
 def _cells(test: OrderTest) -> tuple[str, str]:
-    """The statistic and the p-value; of an order without a test, nothing but rounding is left."""
+    """The statistic and the p-value as text; dashes for an order that is not tested."""
     if np.isnan(test.p_value):
         return "—", "—"
     return f"{test.statistic:.4g}", f"{test.p_value:.3g}"

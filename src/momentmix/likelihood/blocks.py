@@ -1,4 +1,4 @@
-"""The likelihood of rows elsewhere: one pass a step.
+"""The likelihood of rows elsewhere: each step is one pass.
 
 Each block of rows makes its sums where it is, as rows in memory do, and the sums are added up.
 """
@@ -27,7 +27,7 @@ from momentmix.support.array import ArrayLike, foreign, to_numpy
 
 
 class BlockLikelihood(Likelihood):
-    """EM whose sums are made where the rows are, which may have gaps and noise if ``observed``."""
+    """The likelihood of rows whose sums are made where they are; gaps or noise if ``observed``."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class BlockLikelihood(Likelihood):
         self.rows, self.frame, self.observed, self.some = rows, frame, observed, some
 
     @property
-    def at_hand(self) -> RowLikelihood | None:
+    def in_memory(self) -> RowLikelihood | None:
         return self.some
 
     @property
@@ -85,7 +85,7 @@ def _sums(rows: RowLikelihood, parameters: Parameters, groups: int) -> Sums:
 def _sums_there(
     X: np.ndarray, weights: np.ndarray | None, kind: Kind, density: Density, frame: Frame
 ) -> tuple[np.ndarray, ...]:
-    """The sums of a block on a device, made there, and before them the weight of its rows."""
+    """The weight of the rows of a block on a device, and then its sums, which are made there."""
     sums = device_sums(X, weights, kind, density, frame)
     # Responsibilities of a row sum to 1 in each mixture.
     weight = X.shape[0] if weights is None else sums.shares.sum() / density.groups
@@ -101,10 +101,9 @@ def _total(
     named: dict[str, Any],
     noise_covariance: ArrayLike | None = None,
 ) -> tuple[np.ndarray, ...]:
-    """What a function makes of the rows of a block, and before it their weight.
+    """The weight of the rows of a block, and then the sums that a function makes of them.
 
-    Those of a device are brought here, some at a time: but for the sums of complete rows, nothing
-    is made there.
+    Rows on a device are copied here in pieces: only the sums of complete rows are made there.
     """
     if foreign(X):
         pieces = (
@@ -124,7 +123,7 @@ def _rows(
     observed: bool,
     noise_covariance: ArrayLike | None,
 ) -> RowLikelihood:
-    """The rows of a block that have a value, with weights of any sum."""
+    """The rows of a block that have any value, with weights of any sum."""
     w = np.ones(len(X)) if weights is None else weights
     told = ~np.all(np.isnan(X), axis=1)
     if not np.any(told):  # a row of no weight stands for none
@@ -134,7 +133,7 @@ def _rows(
         rows.passes.keeps = False  # the block is gone after this
         return rows
     table = ObservedRows(X, noise_of_rows(noise_covariance, X)).take(np.flatnonzero(told))
-    table = table.scaled(frame.centre, frame.units)
+    table = table.scale(frame.centre, frame.units)
     # Where the rows lie does not matter for sums, so nothing stands in for them.
     completed = CompletedRows(table, np.empty(table.X.shape), shifts_of_gaps(table, frame))
     return ObservedLikelihood(completed, w[told], kind, 0.0, to_features=frame.to_features)

@@ -1,8 +1,7 @@
 """The log density of a mixture at rows, as two matrix products; its responsibilities.
 
-A Gaussian's log density is linear in x and in the quadratic features of x that its covariance can
-see, so an E-step is two matrix products and a softmax, and an M-step two more; only the features
-depend on the covariance type.
+The log density of a Gaussian is linear in x and in quadratic features of x, which depend on the
+covariance type. So an E-step is two matrix products and a softmax, and an M-step two products more.
 """
 
 from __future__ import annotations
@@ -15,7 +14,8 @@ import numpy as np
 from momentmix.covariance import Kind
 from momentmix.data.parameters import Parameters
 
-#: Size of the terms of a log density from which their cancellation costs more than eight digits.
+#: The terms of a log density cancel near the mean. Above this size they cost more than eight of the
+#: sixteen digits of float64, and the density is computed from distances instead.
 SHARP = 1e8
 
 
@@ -29,16 +29,18 @@ class Sums(NamedTuple):
 
 
 class Peaks(NamedTuple):
-    """Components so narrow that their densities are better had from distances to their means."""
+    """Components so narrow that their densities are computed from distances to their means."""
 
     kind: Kind
     numbers: np.ndarray  # (J,)
-    parameters: Parameters  # theirs alone
+    parameters: Parameters  # of these components alone
 
     @classmethod
     def of(cls, kind: Kind, parameters: Parameters, numbers: np.ndarray) -> Peaks:
         weights, means, covariances = parameters
-        own = Parameters(weights[numbers], means[numbers], kind.taken(covariances, numbers))
+        own = Parameters(
+            weights[numbers], means[numbers], kind.take_components(covariances, numbers)
+        )
         return cls(kind, numbers, own)
 
     def log_joint(self, X: np.ndarray) -> np.ndarray:
@@ -70,7 +72,7 @@ class Density(NamedTuple):
     linear: np.ndarray  # (S m, n)
     quadratic: np.ndarray  # (S m, width)
     groups: int = 1  # S
-    peaks: Peaks | None = None  # components of which the three terms cancel too far
+    peaks: Peaks | None = None  # components whose three terms cancel too far
 
     @classmethod
     def of(cls, kind: Kind, parameters: Parameters, groups: int = 1) -> Density:
@@ -84,7 +86,7 @@ class Density(NamedTuple):
         return cls(constant, linear, quadratic, groups, peaks)
 
     def log_joint(self, X: np.ndarray, squares: np.ndarray) -> np.ndarray:
-        """(S m, p), samples along memory: what follows runs over them."""
+        """(S m, p), with samples contiguous in memory, because the next steps run over samples."""
         L = self.linear @ X.T
         L += self.quadratic @ squares.T
         L += self.constant[:, None]
@@ -99,7 +101,7 @@ class Density(NamedTuple):
         weights: np.ndarray,
         background: np.ndarray | None = None,
     ) -> Sums:
-        """What EM steps need of some rows; ``background`` as ``softmax`` takes it, (S, 1, p)."""
+        """The sums of EM steps over some rows; ``background`` (S, 1, p) is that of ``softmax``."""
         L = self.log_joint(X, squares).reshape(self.groups, -1, len(X))
         R, log_density = softmax(L, axis=1, background=background)
         R *= weights
@@ -112,8 +114,8 @@ def softmax(
 ) -> tuple[np.ndarray, np.ndarray]:
     """exp(L) with sum 1 along the axis, and the logarithms of the sums; L is overwritten.
 
-    A ``background``, of length 1 along the axis, is one more term of the sums. What it takes is
-    missing from the result.
+    A ``background``, of length 1 along the axis, is one more term of the sums. The result lacks its
+    share.
     """
     highest = L.max(axis=axis, keepdims=True)
     if background is not None:

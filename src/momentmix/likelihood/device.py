@@ -1,9 +1,8 @@
 """Passes over complete rows on a device: log densities, and the sums that an EM step needs.
 
-The formulas are those of density.py, with the array API. Rows are worked through in blocks that are
-sized to the device. Nothing is asked of the device before the last block is on its way, and the
-sums of a pass then come back in one piece, so the device waits for nobody in between. Rows of any
-dtype are worked at in float64.
+The formulas are those of density.py, in the array API. Rows are processed in blocks whose size
+suits the device. The sums of a pass come back in one piece after the last block was sent, so the
+device never waits in between. All arithmetic is float64, whatever the dtype of the rows.
 """
 
 from __future__ import annotations
@@ -21,19 +20,20 @@ from momentmix.likelihood.passes import Passes
 from momentmix.support.array import Array, Namespace, as_like, index_array, namespace, to_numpy
 from momentmix.support.device import block_bytes
 
-#: Numbers in X from which a pass takes longer here than the calls that a device needs for it.
+#: With fewer numbers in X than this, passes stay in main memory, where they take less time than the
+#: calls to a device. This is a round number that was not tuned; it affects speed alone.
 LEAST_NUMBERS = 200_000
 
 
 def device_passes(X: np.ndarray, kind: Kind, device: Array) -> Passes:
-    """Passes over rows of the main memory, on a device if they are many."""
+    """Passes over rows in main memory, on a device if there are many."""
     if X.size < LEAST_NUMBERS:
         return Passes(X, kind)
     return DevicePasses(X, kind, as_like(X, device, namespace(device).float64))
 
 
 class DevicePasses(Passes):
-    """Rows in memory, of which ``there`` is a copy on a device, where passes are made."""
+    """Rows in memory with a copy on a device (``there``), where passes are made."""
 
     def __init__(self, X: np.ndarray, kind: Kind, there: Array) -> None:
         super().__init__(X, kind)
@@ -48,7 +48,7 @@ class DevicePasses(Passes):
 
     @cached_property
     def _squares(self) -> Array | None:
-        """Quadratic features of all rows, if they take no more room than those of a block."""
+        """Quadratic features of all rows, if they fit into the memory of one block."""
         p, n = self.X.shape
         if 8 * p * self.kind.width(n) > block_bytes(self.there):
             return None
@@ -83,7 +83,7 @@ class DevicePasses(Passes):
         return total.sums(1, m, self.X.shape[1])
 
     def _copied(self, weights: np.ndarray) -> Array:
-        """Weights there, which stay while they are the same."""
+        """The weights on the device, copied only when they change."""
         if self._weights is None or self._weights[0] is not weights:
             self._weights = weights, as_like(weights, self.there)
         return self._weights[1]
@@ -92,9 +92,9 @@ class DevicePasses(Passes):
 def device_sums(
     X: Array, weights: Array | None, kind: Kind, density: Density, frame: Frame | None = None
 ) -> Sums:
-    """What EM steps need of rows X (p, n) on a device: one pass.
+    """The sums of EM steps over rows X (p, n) on a device: one pass.
 
-    ``density`` has coordinates of a frame, if there is one. ``weights`` (p,) are ones by default.
+    If there is a frame, ``density`` is in its coordinates. ``weights`` (p,) are ones by default.
     O(p m (n + width)) in matrix products.
     """
     there = DeviceDensity.of(density, kind, X)
@@ -102,7 +102,7 @@ def device_sums(
 
 
 class RowBlock(NamedTuple):
-    """Some rows from one to another, and all that a step asks of them."""
+    """A range of rows, and all that a step needs of them."""
 
     rows: slice
     Z: Array  # points in the coordinates of a fit; (B, n)
@@ -114,10 +114,11 @@ def _blocks(
 ) -> Iterator[RowBlock]:
     """All rows in a few blocks, for mixtures of m components; in a frame if there is one.
 
-    Their quadratic features are made on the way if there are none.
+    Their quadratic features are computed here unless they are given.
     """
     xp, (p, n) = namespace(X), X.shape
-    # Points twice, their features as they are made and as they stand, and four arrays of pairs.
+    # A block holds its points twice, its features twice while they are made, and four arrays of
+    # rows by components.
     step = max(64, block_bytes(X) // (8 * (2 * n + 2 * kind.width(n) + 4 * m)))
     apply = None if frame is None else frame.on(X)
     for start in range(0, p, step):
@@ -171,9 +172,9 @@ class DeviceDensity(NamedTuple):
     def sums(
         self, blocks: Iterable[RowBlock], weights: Array | None, background: Array | None = None
     ) -> Sums:
-        """Those of an EM step over blocks of rows with weights (p,), or of weight 1 each.
+        """The sums of an EM step over blocks of rows with weights (p,), or of weight 1 each.
 
-        ``background`` (S, 1, p) is as ``softmax`` of density.py takes it.
+        ``background`` (S, 1, p) is that of ``softmax`` in density.py.
         """
         m, n = self.linear.shape
         xp, total = namespace(self.linear), _Total(namespace(self.linear))
@@ -192,7 +193,7 @@ class DeviceDensity(NamedTuple):
 
 
 def _softmax(L: Array, background: Array | None, xp: Namespace) -> tuple[Array, Array]:
-    """As ``softmax`` of density.py along the second axis of (S, m, B); L is overwritten."""
+    """Like ``softmax`` of density.py, along the second axis of (S, m, B); L is overwritten."""
     highest = xp.max(L, axis=1, keepdims=True)
     if background is not None:
         highest = xp.where(background > highest, background, highest)
@@ -206,7 +207,7 @@ def _softmax(L: Array, background: Array | None, xp: Namespace) -> tuple[Array, 
 
 
 class _Total:
-    """Sums over blocks, which stay on the device as one array until they are asked for."""
+    """Sums over blocks, which stay on the device as one array until they are needed."""
 
     def __init__(self, xp: Namespace) -> None:
         self.xp = xp

@@ -1,8 +1,8 @@
 """Directions in which rows fall apart: those of least fourth moment.
 
-Rows that are centred and white have the same variance in every direction, so variances do not tell
-clusters. Fourth moments do: E (aᵀz)⁴ is 3 where z is Gaussian, and less where it has two clusters
-side by side, down to 1 for two points. They depend neither on units nor on axes.
+Whitened rows have the same variance in every direction, so variances do not show clusters. Fourth
+moments do: E (aᵀz)⁴ is 3 if z is Gaussian, and less if it has two clusters side by side, down to 1
+for two points. They depend neither on units nor on axes.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ import numpy as np
 
 from momentmix.data.content import DIGITS
 
-#: Starts of the descent for one direction, and its steps at most. Of 60 data sets with 20 and 40
-#: features eight starts of 40 steps found a direction of the clusters in 59.
+#: The number of starts of the descent for one direction, and its most steps. In 59 of 60 data sets
+#: with 20 and 40 features, eight starts of 40 steps found a direction that separates the clusters.
 STARTS, STEPS = 8, 40
-#: Rows whose fourth moments stand for those of all.
+#: Fourth moments are those of about this many rows. Their standard error is then √(96/3000) = 0.18
+#: for Gaussian rows, small beside the difference of 2 that clusters can make. It limits time.
 MOST_ROWS = 3000
 
 
@@ -52,10 +53,10 @@ def whitener_of(X: np.ndarray, weights: np.ndarray) -> np.ndarray:
 def _flattest(
     Z: np.ndarray, weights: np.ndarray, starts: np.ndarray, before: np.ndarray
 ) -> np.ndarray:
-    """The unit vector a of least E (aᵀz)⁴ that descents from some starts lead to; (n,).
+    """The unit vector a of least E (aᵀz)⁴ that descents from some starts find; (n,).
 
-    It is orthogonal to those before. A step goes down the gradient on the sphere, less what a
-    Gaussian has: a - (E (aᵀz)³ z - 3a), made a unit vector again.
+    It is orthogonal to those before. A step goes down the gradient on the sphere, from which the
+    Gaussian part is subtracted: a - (E (aᵀz)³ z - 3a), normalised.
     """
     A = starts - starts @ before.T @ before
     sizes = np.linalg.norm(A, axis=1, keepdims=True)

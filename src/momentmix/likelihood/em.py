@@ -1,8 +1,8 @@
 """Expectation–maximisation with a prior, whatever the covariance type and wherever the rows are.
 
-What is particular to rows in memory is in rows.py, to those elsewhere in blocks.py: both make
-the sums over the rows that a step needs. Several mixtures can take their steps at once, as one long
-list of components: on small data that costs little more than the steps of one.
+A step needs sums over the rows: rows.py makes them for rows in memory, and blocks.py for rows
+elsewhere. Several mixtures can take their steps at once, as one long list of components. On small
+data that costs little more than the steps of one mixture.
 """
 
 from __future__ import annotations
@@ -26,11 +26,15 @@ if TYPE_CHECKING:
 
 Arguments = ParamSpec("Arguments")
 
-#: Variances, in units of the data, below which a moment estimate is raised, and to which.
+#: If a moment estimate has a variance below FLAT, its variances are raised to WIDE before EM starts
+#: there, both in units of the variance of the data. These are round numbers that were not tuned;
+#: they decide only where EM starts.
 FLAT, WIDE = 0.01, 0.1
-#: Steps after which an EM run that still gains is extrapolated.
+#: An EM run that still gains after this many steps is extrapolated from then on. This is a round
+#: number that was not tuned; it mostly affects time, since an extrapolation that loses is undone.
 PATIENCE = 20
-#: The share with which a background begins, from which EM can lower and raise it.
+#: The share that a background starts with. EM can raise or lower it, but cannot leave 0. This is a
+#: round number that was not tuned.
 OPENING = 0.01
 
 
@@ -40,16 +44,16 @@ class EMResult(NamedTuple):
     n_iter: int
     converged: bool
     interrupted: bool
-    log_posterior: float = -np.inf  # what is maximised: the same less the penalty of the prior
+    log_posterior: float = -np.inf  # the log-likelihood less the penalties, which EM maximises
 
     @property
     def worth(self) -> float:
-        """The log-posterior by which results are compared, without what may be rounding."""
+        """The log-posterior without digits that may be rounding; results are compared by it."""
         return round(self.log_posterior, DIGITS)
 
 
 class Step(NamedTuple):
-    """What some mixtures are worth, and where an EM step leads each."""
+    """The log-likelihoods of some mixtures, and where an EM step leads each."""
 
     log_likelihood: np.ndarray  # (S,)
     log_posterior: np.ndarray  # (S,)
@@ -57,18 +61,18 @@ class Step(NamedTuple):
 
 
 class Likelihood:
-    """A likelihood that has sums over rows, wherever those are, and what EM makes of them.
+    """A likelihood of rows, wherever they are, that EM climbs by sums over them.
 
-    ``floor`` bounds every covariance from below (``Covariance.raised``). ``variance`` is that
-    of all spherical components where it is known, and then stays. ``prior`` is that of the
-    covariances, if any, beside ``count`` rows, and ``anchor`` what holds them where gaps leave
-    them open.
+    ``floor`` bounds every covariance from below (``Covariance.raise_to``). ``variance`` is the
+    known variance of all spherical components, if there is one, and does not change. ``prior`` is
+    the prior of the covariances, if any, and stands beside ``count`` rows. ``anchor`` holds
+    covariances that gaps leave undetermined.
 
-    With a background there are rows that belong to no component. The weights of a mixture then sum
-    to less than 1; what is missing is the share of the background, at most ``most_outliers``.
+    With a background, rows may belong to no component. The weights of a mixture then sum to less
+    than 1, and the rest is the share of the background, at most ``most_outliers``.
     """
 
-    #: Share of the rows that belong to no component at most; 0 without a background.
+    #: The largest share of rows that may belong to no component; 0 without a background.
     most_outliers: float = 0.0
 
     def __init__(
@@ -85,23 +89,23 @@ class Likelihood:
         self.count, self.anchor = count, anchor
 
     def with_anchor(self, anchor: Anchor | None) -> Self:
-        """The same rows, with covariances held otherwise where gaps leave them open."""
+        """The same rows with another anchor."""
         other = copy(self)
         other.anchor = anchor
         return other
 
     @property
-    def at_hand(self) -> RowLikelihood | None:
-        """That of rows in memory: all, or some that were drawn; None if there are none."""
+    def in_memory(self) -> RowLikelihood | None:
+        """The likelihood of rows in memory, all or a sample; None if no rows are in memory."""
         return None
 
     @property
     def complete(self) -> bool:
-        """Whether rows are complete and exact, so that one component has a closed form."""
+        """Whether rows have neither gaps nor errors, so that one component has a closed form."""
         return True
 
     def sums(self, parameters: Parameters, groups: int = 1) -> Sums:
-        """Sums over all rows, whose weights sum to 1, at some mixtures: one pass."""
+        """The sums of an EM step of some mixtures over all rows, of total weight 1: one pass."""
         raise NotImplementedError
 
     def total(
@@ -110,11 +114,14 @@ class Likelihood:
         *arguments: Arguments.args,
         **named: Arguments.kwargs,
     ) -> tuple[np.ndarray, ...]:
-        """Sums that a function makes of rows in memory, over all rows, whose weights sum to 1."""
+        """The sums of a function over all rows, whose weights sum to 1.
+
+        The function takes rows in memory, which may be a block of them.
+        """
         raise NotImplementedError
 
     def sample(self, rng: np.random.Generator) -> RowLikelihood:
-        """That of so many rows, drawn by weight and in memory, that a search can look at them."""
+        """The likelihood of rows in memory that a search can use: all, or a sample by weight."""
         raise NotImplementedError
 
     def value(self, parameters: Parameters) -> float:
@@ -122,7 +129,7 @@ class Likelihood:
         return float(self.sums(parameters).log_likelihoods[0])
 
     def penalty(self, parameters: Parameters) -> float:
-        """That of the prior and of the anchor, a row."""
+        """The penalty of the prior and the anchor, per row."""
         total = 0.0
         if self.prior is not None:
             total += float(np.sum(self.prior.at(parameters.covariances).penalties))
@@ -131,7 +138,7 @@ class Likelihood:
         return total / self.count
 
     def penalty_gradients(self, covariances: np.ndarray, groups: int = 1) -> np.ndarray:
-        """Of ``penalty`` in the covariances of some mixtures, one after the other."""
+        """The gradients of ``penalty`` in the covariances of some mixtures, one after the other."""
         total = np.zeros(covariances.shape)
         if self.prior is not None:
             total += self.prior.at(covariances, groups).gradients()
@@ -142,7 +149,7 @@ class Likelihood:
     def step(self, parameters: Parameters, groups: int = 1) -> Step:
         """One EM step of each of some mixtures.
 
-        At its end the penalised likelihood is higher, unless covariances go too far.
+        It raises the penalised likelihood, unless a covariance overshoots.
         """
         sums = self.sums(parameters, groups)
         values, pull = sums.log_likelihoods, None
@@ -158,8 +165,8 @@ class Likelihood:
     def maximise(self, sums: Sums, pull: Pull | None = None, groups: int = 1) -> Parameters:
         """The M-step.
 
-        ``pull`` is the prior at the covariances so far; without them, its rows are taken to have
-        the covariance that all components have in common.
+        ``pull`` is the prior at the current covariances. Without it, the rows of the prior are
+        taken to have the pooled covariance of all components.
         """
         _, shares, firsts, seconds = sums
         safe = np.maximum(shares, 1e-300)[:, None]
@@ -170,17 +177,17 @@ class Likelihood:
         weights = (even * np.clip(total, 1 - self.most_outliers, 1.0)).reshape(-1)
         if self.variance is not None:
             return Parameters(weights, means, np.full(len(shares), self.variance))
-        scatter, counts = self.kind.fitted(shares, means, seconds / safe), self.count * shares
+        scatter, counts = self.kind.estimate(shares, means, seconds / safe), self.count * shares
         if self.anchor is not None:
-            counts, scatter = self.anchor.pooled(counts, scatter)
+            counts, scatter = self.anchor.pool(counts, scatter)
         if pull is not None:
             scatter = pull.step(counts, scatter)
         elif self.prior is not None:
-            scatter = self.prior.pooled(counts, scatter)
-        return Parameters(weights, means, self.kind.raised(scatter, self.floor))
+            scatter = self.prior.pool(counts, scatter)
+        return Parameters(weights, means, self.kind.raise_to(scatter, self.floor))
 
-    def opened(self, parameters: Parameters, groups: int = 1) -> Parameters:
-        """Some mixtures, with some room for the background, which EM cannot find from nothing."""
+    def with_room_for_background(self, parameters: Parameters, groups: int = 1) -> Parameters:
+        """The mixtures with a share left for the background, which EM cannot raise from 0."""
         if not self.most_outliers:
             return parameters
         weights = parameters.weights.reshape(groups, -1)
@@ -189,15 +196,15 @@ class Likelihood:
         room = np.where(total > 1 - 1e-9, most, np.clip(total, least, 1.0))
         return parameters._replace(weights=(weights / total * room).reshape(-1))
 
-    def widened(self, parameters: Parameters) -> Parameters:
-        """Parameters from which EM can go on: flat covariances are widened, to catch some rows."""
+    def widen(self, parameters: Parameters) -> Parameters:
+        """Widen flat covariances, so that every component has rows nearby when EM starts."""
         if self.variance is not None or self.kind.smallest_variance(parameters.covariances) >= FLAT:
             return parameters
-        raised = self.kind.raised(parameters.covariances, WIDE)
+        raised = self.kind.raise_to(parameters.covariances, WIDE)
         return parameters._replace(covariances=raised)
 
-    def revived(self, parameters: Parameters) -> Parameters:
-        """The parameters, where need be with new starts for components that died out."""
+    def revive(self, parameters: Parameters) -> Parameters:
+        """The parameters, with a new place for each component that has died out."""
         return parameters
 
     def fit(
@@ -210,11 +217,11 @@ class Likelihood:
     ) -> EMResult:
         """EM steps until the mean penalised log-likelihood gains less than ``tol``.
 
-        A long run is extrapolated (Anderson's mixing). Whatever does not gain is taken back: an
-        extrapolation at once, covariances that went too far by halves. Where the last of
-        ``max_iter`` steps leads is looked at too.
+        A long run is extrapolated (Anderson's mixing). A step that loses is undone: an
+        extrapolation at once, and covariances that overshot by halving the step. The point where
+        the last of ``max_iter`` steps leads is evaluated too.
         """
-        run, i = _Run(self.opened(parameters)), 0
+        run, i = _Run(self.with_room_for_background(parameters)), 0
         try:
             for i in range(1, max_iter + 2):
                 step = self.step(run.parameters)
@@ -228,7 +235,7 @@ class Likelihood:
                     break
                 alive = step.after
                 if run.revivals < len(alive.weights):
-                    alive = self.revived(step.after)
+                    alive = self.revive(step.after)
                 if alive is not step.after:
                     run.restart(alive)
                 else:
@@ -239,8 +246,8 @@ class Likelihood:
             return run.result(min(i, max_iter), interrupted=True)
         return run.result(max_iter)
 
-    def look_at(self, starts: Sequence[Parameters], steps: int) -> list[EMResult]:
-        """A few EM steps from each of some starts, all at once; after Ctrl-C from fewer of them."""
+    def try_steps(self, starts: Sequence[Parameters], steps: int) -> list[EMResult]:
+        """A few EM steps from each start, all at once; after Ctrl-C from fewer of them."""
         if self.kind.common or len(starts) == 1:  # one covariance a mixture, not a component
             results: list[EMResult] = []
             for start in starts:
@@ -250,7 +257,7 @@ class Likelihood:
             return results
         S = len(starts)
         at = Parameters(*(np.concatenate(parts) for parts in zip(*starts, strict=True)))
-        at = self.opened(at, S)
+        at = self.with_room_for_background(at, S)
         for _ in range(steps):
             step = self.step(at, S)
             before, at = at, step.after
@@ -264,14 +271,14 @@ class Likelihood:
 
 
 def _is_less(value: float, before: float) -> bool:
-    """Whether a mean log-likelihood is less than another by more than rounding."""
+    """Whether a mean log-likelihood is below another by more than rounding."""
     return value < before - 1e-13 * abs(before) if np.isfinite(before) else False
 
 
 class _Run:
-    """An EM run: the last point, where its step leads, the point to look at next, and the best.
+    """An EM run: the last point, where its step leads, the point to try next, and the best.
 
-    The best is the last one, unless rounding keeps a step from gaining.
+    The best is the last one, unless rounding has kept a step from gaining.
     """
 
     def __init__(self, start: Parameters) -> None:
@@ -294,9 +301,10 @@ class _Run:
         self._halvings = 0
 
     def is_level(self, gain: float, tol: float) -> bool:
-        """Whether all further steps together will gain less, as far as the last two tell.
+        """Whether all further steps together should gain less than ``tol``.
 
-        Where much is hidden, steps are short, and gains fall slowly: by a constant factor.
+        Gaps and errors make steps short, and gains then fall slowly, by a constant factor. The last
+        two gains give that factor.
         """
         before, self._gain = self._gain, gain
         if gain <= 1e-13 * abs(self.log_posterior):
@@ -304,15 +312,15 @@ class _Run:
         return before > gain and gain / (1 - gain / before) < tol
 
     def advance(self, likelihood: Likelihood, i: int) -> None:
-        """On to where the step leads, or beyond it if the run is a long one."""
+        """Go to where the step leads, or beyond it if the run is long."""
         self._guessed = i >= PATIENCE
         self.parameters = self.after
         if self._guessed:
-            guess = self._anderson.guess(_encoded(self.last), _encoded(self.after))
-            self.parameters = _decoded(likelihood, guess, self.after)
+            guess = self._anderson.guess(_encode(self.last), _encode(self.after))
+            self.parameters = _decode(likelihood, guess, self.after)
 
     def retreat(self) -> bool:
-        """Back from a point that was worth less; false where there is nothing to go back to."""
+        """Go back from a point that was worse; false if there is no way back."""
         if self._guessed:
             self._guessed = False
             self._anderson.forget()
@@ -328,7 +336,7 @@ class _Run:
     def restart(self, alive: Parameters) -> None:
         self.revivals += 1
         self.log_posterior, self._guessed = -np.inf, False
-        self._best = self._best[0], self._best[1], -np.inf  # what was moved may cost something
+        self._best = self._best[0], self._best[1], -np.inf  # the move may lower it
         self._anderson.forget()
         self.parameters = alive
 
@@ -337,7 +345,7 @@ class _Run:
         return EMResult(parameters, value, n_iter, converged, interrupted, log_posterior)
 
 
-def _encoded(parameters: Parameters) -> np.ndarray:
+def _encode(parameters: Parameters) -> np.ndarray:
     """Parameters as one vector, for extrapolation."""
     weights, means, covariances = parameters
     shares = np.append(weights, outlier_share(weights))
@@ -345,8 +353,8 @@ def _encoded(parameters: Parameters) -> np.ndarray:
     return np.concatenate([logs, means.reshape(-1), covariances.reshape(-1)])
 
 
-def _decoded(likelihood: Likelihood, x: np.ndarray, like: Parameters) -> Parameters:
-    """The way back, to parameters that are valid."""
+def _decode(likelihood: Likelihood, x: np.ndarray, like: Parameters) -> Parameters:
+    """The inverse of ``_encode``, made into valid parameters."""
     m, size = len(like.weights), like.means.size
     shares = np.exp(x[: m + 1] - np.max(x[: m + 1]))
     if not likelihood.most_outliers:
@@ -354,6 +362,6 @@ def _decoded(likelihood: Likelihood, x: np.ndarray, like: Parameters) -> Paramet
     shares /= shares.sum()
     covariances = x[m + 1 + size :].reshape(like.covariances.shape)
     if likelihood.variance is None:
-        covariances = likelihood.kind.raised(covariances, likelihood.floor)
+        covariances = likelihood.kind.raise_to(covariances, likelihood.floor)
     means = x[m + 1 : m + 1 + size].reshape(like.means.shape)
     return Parameters(shares[:m], means, covariances)

@@ -1,12 +1,13 @@
-"""How much rows tell of each parameter: the information that they hold.
+"""The information that rows hold about the parameters.
 
-Louis' formula has the observed information from that of rows whose components are known, less what
-is lost because they are not: the covariance of the scores that each component would give the row.
+By Louis' formula, the observed information is that of rows whose components are known, less what is
+lost because they are not known: the covariance of the scores that the components would give.
 
     observed = Σ_i E[-∂² log λ_j N(x_i)] - Cov[∂ log λ_j N(x_i)],   outer = Σ_i s_i s_iᵀ,
 
-expectation and covariance over the components j of a row i, and s_i its score. Both are made in one
-pass over blocks of rows, and are means over rows here. The prior adds its own second derivatives.
+where expectation and covariance are over the components j of row i, and s_i is its score. Both are
+computed in one pass over blocks of rows, and are means over rows here. The prior adds its own
+second derivatives.
 """
 
 from __future__ import annotations
@@ -19,35 +20,38 @@ from scipy.linalg.blas import dsyrk
 from momentmix.covariance.tangent import Curvature
 from momentmix.data.parameters import Parameters
 from momentmix.likelihood.em import Likelihood
-from momentmix.likelihood.rows import Behind, RowLikelihood
+from momentmix.likelihood.rows import Expectations, RowLikelihood
 from momentmix.likelihood.scores import Directions, row_scores
 
-#: The change in which second derivatives of the penalty are taken, relative to each covariance.
+#: The step of the central differences that give second derivatives of the penalty, relative to each
+#: covariance. Their relative error is about STEP² = 1e-8, and rounding is far below that.
 STEP = 1e-4
-#: Numbers in a block of scores.
+#: The numbers in a block of scores, which are 2 MiB. This is a round number: results do not depend
+#: on it, only memory and speed do.
 BLOCK_NUMBERS = 1 << 18
-#: Mixtures of which the penalty is taken at once.
+#: The number of mixtures whose penalty is computed at once. This is a round number: results do not
+#: depend on it, only memory and speed do.
 TOGETHER = 256
 
 
 class Information(NamedTuple):
-    """What a row tells on average, in the directions of a mixture."""
+    """The mean information of a row, in the directions in which a mixture can change."""
 
     directions: Directions
     score: np.ndarray  # (size,), zero at a maximum of the likelihood
     observed: np.ndarray  # (size, size)
     outer: np.ndarray  # (size, size)
-    penalty: np.ndarray  # second derivatives of the prior's; (size, size)
-    pull: np.ndarray  # and its first ones; (size,)
+    penalty: np.ndarray  # second derivatives of the penalty; (size, size)
+    pull: np.ndarray  # first derivatives of the penalty; (size,)
 
     @property
     def slope(self) -> np.ndarray:
-        """∂ of what a fit maximises, zero at its maximum."""
+        """The gradient of what a fit maximises, zero at its maximum."""
         return self.score - self.pull
 
     @property
     def curvature(self) -> np.ndarray:
-        """-∂² of what a fit maximises."""
+        """The negative Hessian of what a fit maximises."""
         return self.observed + self.penalty
 
 
@@ -57,7 +61,7 @@ def information(likelihood: Likelihood, parameters: Parameters) -> Information:
     score, observed, outer = likelihood.total(information_sums, directions)
     m, weights = directions.m, np.zeros(directions.size)
     weights[:m] = parameters.weights
-    # Scores in η are responsibilities less weights, and only the former were summed.
+    # Scores in η are responsibilities less weights, and only responsibilities were summed.
     outer = outer - np.outer(weights, score) - np.outer(score - weights, weights)
     observed[:m, :m] += np.diag(weights[:m]) - np.outer(weights[:m], weights[:m])
     penalty = penalty_curvature(likelihood, directions)
@@ -68,13 +72,13 @@ def information(likelihood: Likelihood, parameters: Parameters) -> Information:
 def information_sums(
     rows: RowLikelihood, directions: Directions
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Sums of scores, of what makes the observed information, and of squares of scores.
+    """The sums over rows of scores, of the observed information, and of squares of scores.
 
-    In η all are of responsibilities alone: as they differ by constants, covariances do not.
+    In η they use responsibilities in place of scores, which differ from them by constants.
     """
     m, width, tangent = directions.m, len(directions.own[0]), directions.tangent
 
-    def block(places: slice | np.ndarray, behind: Behind) -> tuple[np.ndarray, ...]:
+    def block(places: slice | np.ndarray, behind: Expectations) -> tuple[np.ndarray, ...]:
         weights, R = rows.weights[places], behind.responsibilities
         roots = np.sqrt(weights)
         S = np.empty((len(weights), m, width))
@@ -98,7 +102,7 @@ def information_sums(
             [_of_one(tangent.complete_curvature(f[0], f[1 : n + 1], f[n + 1 :])) for f in firsts]
         )
     outer = np.tril(outer) + np.tril(outer, -1).T
-    # From one component after the other to the directions, in which some have a place in common.
+    # From the numbers of each component to the directions; components may share some of these.
     to = np.concatenate(directions.own)
     total = np.zeros(directions.size)
     np.add.at(total, to, score)
@@ -111,7 +115,7 @@ def information_sums(
 
 
 def _of_one(curvature: Curvature) -> np.ndarray:
-    """Of one component, with its weight, of which second derivatives are the same for all rows."""
+    """The curvature of one component as a matrix, with a place for its weight, where it is 0."""
     means, mixed, covariances = curvature
     n, size = len(means), 1 + sum(mixed.shape)
     result = np.zeros((size, size))
@@ -121,7 +125,7 @@ def _of_one(curvature: Curvature) -> np.ndarray:
 
 
 def penalty_slope(likelihood: Likelihood, directions: Directions) -> np.ndarray:
-    """First derivatives of the penalty, a row; (size,)."""
+    """First derivatives of the penalty, per row; (size,)."""
     result = np.zeros(directions.size)
     if not directions.known:
         m, n = directions.m, directions.n
@@ -133,7 +137,7 @@ def penalty_slope(likelihood: Likelihood, directions: Directions) -> np.ndarray:
 
 
 def penalty_curvature(likelihood: Likelihood, directions: Directions) -> np.ndarray:
-    """Second derivatives of the penalty, a row, by differences of its gradient; (size, size)."""
+    """Second derivatives of the penalty, per row, by differences of gradients; (size, size)."""
     result = np.zeros((directions.size, directions.size))
     if directions.known or (likelihood.prior is None and likelihood.anchor is None):
         return result
@@ -156,7 +160,7 @@ def penalty_curvature(likelihood: Likelihood, directions: Directions) -> np.ndar
 def _penalty_slopes(likelihood: Likelihood, numbers: np.ndarray, m: int, n: int) -> np.ndarray:
     """The gradients of the penalty at the numbers of covariances of some mixtures; (S, size)."""
     kind, S = likelihood.kind, len(numbers)
-    if kind.common:  # one covariance a mixture, not a component
+    if kind.common:  # each mixture has one covariance
         one = kind.coordinates(m, n)
         found = [one.pullback(x, likelihood.penalty_gradients(one.decode(x))) for x in numbers]
         return np.array(found)
@@ -167,11 +171,11 @@ def _penalty_slopes(likelihood: Likelihood, numbers: np.ndarray, m: int, n: int)
 
 
 def influence(likelihood: RowLikelihood, parameters: Parameters) -> np.ndarray:
-    """How far each row moves the fit: θ̂ - θ ≈ Σ_i w_i ψ_i, for weights w of sum 1; (p, …).
+    """The influence ψ_i of each row: θ̂ - θ ≈ Σ_i w_i ψ_i for weights w of sum 1; (p, …).
 
-    Of the rows of the fit itself they sum to zero: what the prior holds against them is taken off.
-    θ are weights, means and numbers of covariances as ``Parametrisation`` with free weights has
-    them, in the coordinates of the likelihood.
+    Over the rows of the fit they sum to zero, because the mean score, which the prior balances, is
+    subtracted. θ are weights, means and numbers of covariances as in ``Parametrisation`` with free
+    weights, in the coordinates of the likelihood.
     """
     found = information(likelihood, parameters)
     directions, basis = found.directions, found.directions.basis

@@ -1,8 +1,8 @@
 """The likelihood of rows whose labels are known: each label has components of its own.
 
-The components of all labels make one long mixture, in which a row can belong to those of its label
-alone. So what a mixture does with its covariances, it does here across labels: a prior holds those
-of all components together, and a tied covariance is one for all labels.
+The components of all labels form one long mixture, in which a row can belong only to the components
+of its label. So the prior holds the covariances of all labels together, and all labels share a
+tied covariance.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from momentmix.likelihood.rows import RowLikelihood
 
 
 class LabelledLikelihood(Likelihood):
-    """That of the rows of each label, under so many components each.
+    """The likelihood of the rows of several labels, each with components of its own.
 
     ``parts`` are the likelihoods of the rows of each label, in the same coordinates, and ``sizes``
-    the numbers of components. Bounds and priors are those of ``whole``, the likelihood of all rows.
+    the numbers of their components. Bounds and priors come from ``whole``, the likelihood of all
+    rows.
     """
 
     def __init__(
@@ -38,11 +39,11 @@ class LabelledLikelihood(Likelihood):
         return all(part.complete for part in self.parts)
 
     def start(self, mixtures: Sequence[Parameters]) -> Parameters:
-        """What an M-step makes of a mixture for each label."""
+        """One EM step from a mixture for each label."""
         return self.maximise(self._sums(mixtures))
 
     def sums(self, parameters: Parameters, groups: int = 1) -> Sums:
-        assert groups == 1  # several mixtures at once are for the search, which is over
+        assert groups == 1  # only the search takes several mixtures at once, and there is none here
         return self._sums(self.separate(parameters))
 
     def _sums(self, mixtures: Sequence[Parameters]) -> Sums:
@@ -61,5 +62,7 @@ class LabelledLikelihood(Likelihood):
         for start, end in pairwise(self._ends):
             own = np.arange(start, end)
             shares = weights[own] / weights[own].sum()
-            found.append(Parameters(shares, means[own], self.kind.taken(covariances, own)))
+            found.append(
+                Parameters(shares, means[own], self.kind.take_components(covariances, own))
+            )
         return found

@@ -1,8 +1,8 @@
-"""Split and merge: leave a local optimum of the likelihood where one component covers two clusters
-and two share one, which EM cannot do by itself.
+"""Split and merge: leave a local optimum where one component covers two clusters and two
+components share one cluster. EM cannot do this by itself.
 
 The gain of splitting a component is measured by a small EM fit of two components to its own
-samples; the loss of merging two is known in closed form from their moments.
+samples. The loss of merging two follows in closed form from their moments.
 """
 
 from __future__ import annotations
@@ -21,42 +21,49 @@ from momentmix.likelihood.directions import whitener_of
 from momentmix.likelihood.em import EMResult
 from momentmix.likelihood.rows import RowLikelihood
 
-#: EM steps that show what a split, and an exchange, is worth.
+#: The EM steps after which a split, and an exchange, is judged. These are round numbers that were
+#: not tuned: with fewer steps a search is faster and judges less well.
 SPLIT_STEPS, EXCHANGE_STEPS = 8, 12
-#: Nats a row below the best from which a few more steps may still gain.
+#: After its first steps an exchange goes on only if it is at most this many nats per row below the
+#: best solution. This is a round number that was not tuned; a larger one costs time.
 PROMISING = 0.2
-#: Exchanges that are tried on large data whatever they promise. They show by how much an exchange
-#: gains more than it promised, since other components take over what a merge leaves; further ones
-#: are tried if with so much more they would gain.
+#: The last repair of large data tries this many exchanges even if they promise no gain. An exchange
+#: often gains more than it promised, because other components take over what a merge leaves; more
+#: are tried while the surplus seen so far would make them gain. The number was not tuned.
 TRIED_ANYWAY = 2
-#: Entries of X up to which steps of several mixtures at once cost little more than those of one.
+#: With at most this many entries of X, the steps of several mixtures at once cost little more than
+#: those of one, so a search tries more starts and exchanges. This is a round number that was not
+#: tuned.
 SMALL_DATA = 10_000
-#: Iterations that find a longest axis well enough.
+#: The iterations that find the longest axis of a component. This is a round number that was not
+#: tuned; the axis may be rough, because EM follows.
 POWER_STEPS = 20
 
 
 #: Pairs to merge and components to leave out that are tried with each split, those that cost least.
+#: A round number, not tuned: up to 90 components all are tried; with 200 a fit no longer takes a
+#: time that grows as the cube of their number.
 MOST_SACRIFICES = 4096
 
 
 class Exchange(NamedTuple):
-    """Component k split into two, for which i and j are merged, or i = j is left out."""
+    """Component k is split into two; in return i and j are merged, or i is left out if i = j."""
 
-    gain: float  # expected, in mean log-likelihood
+    gain: float  # the expected gain in mean log-likelihood
     k: int
     i: int
     j: int
 
 
 class Attempt(NamedTuple):
-    """A mixture after one or more exchanges, and what they promise to gain."""
+    """A mixture after one or more exchanges, and the gain that they promise."""
 
     gain: float
     parameters: Parameters
 
 
 class Split(NamedTuple):
-    """Two components in place of one, and what they gain in mean log-likelihood."""
+    """Two components in place of one, and their gain in mean log-likelihood."""
 
     gain: float
     weights: np.ndarray  # (2,), shares of the component's own weight
@@ -74,7 +81,7 @@ def split_and_merge(
     tries: int = 5,
     anyway: int = 0,
 ) -> EMResult:
-    """Exchange merges for splits as long as one of the ``tries`` most promising gains.
+    """Exchange merges for splits as long as one of the ``tries`` most promising exchanges gains.
 
     On small data all of them take their first steps at once, and the best goes on.
     """
@@ -91,7 +98,7 @@ def split_and_merge(
             promise = batch[0].gain
             if together == 1 and i >= anyway and promise + surplus <= 0:
                 break
-            trials = likelihood.look_at([one.parameters for one in batch], EXCHANGE_STEPS)
+            trials = likelihood.try_steps([one.parameters for one in batch], EXCHANGE_STEPS)
             trial = max(trials, key=lambda trial: trial.worth)
             n_iter += len(batch) * EXCHANGE_STEPS
             if trial.log_posterior >= fit.log_posterior - PROMISING and not trial.interrupted:
@@ -111,9 +118,9 @@ def split_and_merge(
 def relocations(
     likelihood: RowLikelihood, parameters: Parameters, rng: np.random.Generator, count: int
 ) -> list[Parameters]:
-    """Mixtures with one component moved onto the samples around a random one.
+    """Mixtures with one component moved onto the samples around a random sample.
 
-    They lead to small tight clusters, which no split points to.
+    They lead to small tight clusters, which splits do not find.
     """
     X, (p, m) = likelihood.X, (len(likelihood.X), len(parameters.weights))
     R, _ = likelihood.responsibilities(parameters)
@@ -137,8 +144,8 @@ def _candidates(
 ) -> list[Attempt]:
     """Mixtures with one component split, and two others merged or one other left out.
 
-    The most promising come first; the very first has all promising exchanges made at once that do
-    not meddle with each other.
+    The most promising come first. The very first makes several promising exchanges at once, none of
+    which touches a component of another.
     """
     kind, m = likelihood.kind, len(parameters.weights)
     dropped = drop_losses(likelihood, parameters)
@@ -162,7 +169,7 @@ def _candidates(
     )
 
     def made(mixture: Parameters, exchange: Exchange) -> Parameters:
-        return _exchanged(kind, mixture, splits[exchange.k], exchange)
+        return _exchange(kind, mixture, splits[exchange.k], exchange)
 
     kept = _without_repetition(scored, 2 * m)
     found = [Attempt(exchange.gain, made(parameters, exchange)) for exchange in kept]
@@ -188,7 +195,7 @@ def _ranked(
 
 
 def _without_repetition(scored: list[Exchange], most: int) -> list[Exchange]:
-    """The best exchanges, without those whose split and whose sacrifice both stand before them."""
+    """The best exchanges, except those whose split and whose merge both occur in better ones."""
     kept: list[Exchange] = []
     splits: set[int] = set()
     sacrifices: set[tuple[int, int]] = set()
@@ -205,7 +212,7 @@ def _without_repetition(scored: list[Exchange], most: int) -> list[Exchange]:
 
 
 def _independent(scored: list[Exchange]) -> list[Exchange]:
-    """Exchanges that should gain and touch no component twice, the best first."""
+    """Exchanges that should gain, the best first, no two of which touch the same component."""
     kept: list[Exchange] = []
     touched: set[int] = set()
     for exchange in scored:
@@ -219,9 +226,9 @@ def _independent(scored: list[Exchange]) -> list[Exchange]:
 
 
 def drop_losses(likelihood: RowLikelihood, parameters: Parameters) -> np.ndarray:
-    """What leaving out each component costs in mean log-likelihood, the others kept; (m,)."""
+    """The loss of mean log-likelihood when one component is left out, for each; (m,)."""
     L, weights, shares = likelihood.log_joint(parameters), likelihood.weights, parameters.weights
-    background = likelihood.beyond(parameters)
+    background = likelihood.background_log_joint(parameters)
     p, m = L.shape
     top = np.argmax(L, axis=1)
     rest = L.copy()
@@ -240,7 +247,7 @@ def _split(
 ) -> Split:
     """The best of a few splits of one component, by EM on the samples that are mostly its own.
 
-    The gain is -∞ where there are too few of them.
+    The gain is -∞ if there are too few such samples.
     """
     best = Split(-np.inf, *[np.empty(0)] * 3)
     own = np.flatnonzero(r > 0.5)
@@ -262,7 +269,7 @@ def _split(
     starts = [
         local.from_responsibilities(np.column_stack([side, ~side]).astype(float)) for side in sides
     ]
-    for two in local.look_at(starts, SPLIT_STEPS):
+    for two in local.try_steps(starts, SPLIT_STEPS):
         gain = round(share * (two.log_posterior - single), DIGITS)
         if np.isfinite(gain) and gain > best.gain:
             best = Split(gain, *two.parameters)
@@ -272,11 +279,12 @@ def _split(
 def principal_axes(
     X: np.ndarray, weights: np.ndarray, by_feature: bool, rng: np.random.Generator
 ) -> np.ndarray:
-    """Directions along which centred samples may fall apart; (3, n).
+    """Directions along which centred samples may fall into two clusters; (3, n).
 
-    The longest axis; the same in units of each feature's deviation where features stand for
-    themselves (``by_feature``), else the direction of least kurtosis, which two clusters have; and
-    from one random sample to another. None but the second depends on what the axes are called.
+    The first is the longest axis. The second is the longest axis in units of each feature's
+    standard deviation if the covariance type treats features one by one (``by_feature``), else the
+    direction of least kurtosis, which separates two clusters. The third leads from one random
+    sample to another.
     """
     far = X[np.argmax(np.einsum("ij,ij->i", X, X))]
     axes = [_longest(X, weights, far)]
@@ -298,7 +306,7 @@ def _longest(X: np.ndarray, weights: np.ndarray, v: np.ndarray) -> np.ndarray:
 
 
 def _flattest(X: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """The direction of least kurtosis, from covariances with samples weighted by their distance."""
+    """The direction of least kurtosis, from a covariance that weights samples by their distance."""
     whitener = whitener_of(X, weights)
     Y = X @ whitener
     squares = np.einsum("ij,ij->i", Y, Y)
@@ -307,7 +315,7 @@ def _flattest(X: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 
 def merge_losses(kind: Kind, parameters: Parameters) -> np.ndarray:
-    """What merging each pair costs in mean log-likelihood if components do not overlap; (m, m).
+    """The loss of mean log-likelihood if a pair is merged and no components overlap; (m, m).
 
     A component of share λ and covariance Σ contributes λ (log λ - log det Σ / 2) + constant.
     """
@@ -320,17 +328,17 @@ def merge_losses(kind: Kind, parameters: Parameters) -> np.ndarray:
     own = weights * (np.log(np.maximum(weights, 1e-300)) - half_logs)
     losses = np.full((m, m), np.inf)
     for i, j in combinations(range(m), 2):
-        share, _, one = merged(kind, parameters, i, j)
+        share, _, one = merge_pair(kind, parameters, i, j)
         half_log = kind.of(one[None], n).half_log_determinants()[0]
         losses[i, j] = losses[j, i] = own[i] + own[j] - share * (np.log(share) - half_log)
     return losses
 
 
 def _common_losses(kind: Kind, parameters: Parameters) -> np.ndarray:
-    """What merging each pair costs if they do not overlap and share a covariance; (m, m).
+    """The same loss for components that share a covariance; (m, m).
 
-    To first order, d² being the squared distance of the means in units of the covariance: half of
-    λ_i λ_j d² / (λ_i + λ_j), and what the components' own shares say.
+    To first order it is λ_i λ_j d² / (2 λ) + λ_i log λ_i + λ_j log λ_j - λ log λ for λ = λ_i + λ_j,
+    where d² is the squared distance of the means in units of the covariance.
     """
     weights, means, covariances = parameters
     squares, _ = kind.whitened_squares(covariances, means[None] - means[:, None])
@@ -343,10 +351,10 @@ def _common_losses(kind: Kind, parameters: Parameters) -> np.ndarray:
     )
 
 
-def merged(
+def merge_pair(
     kind: Kind, parameters: Parameters, i: int, j: int
 ) -> tuple[float, np.ndarray, np.ndarray]:
-    """Share, mean and covariance of two components together; a common covariance stays."""
+    """Share, mean and covariance of two components together; a shared covariance stays as it is."""
     weights, means, covariances = parameters
     share = float(weights[i] + weights[j])
     a, b = weights[i] / share, weights[j] / share
@@ -357,14 +365,14 @@ def merged(
     return share, mean, within + a * b * kind.outer(means[i] - means[j])
 
 
-def _exchanged(kind: Kind, parameters: Parameters, split: Split, exchange: Exchange) -> Parameters:
-    """k split into places k and j; i and j merged into place i, or i = j left out."""
+def _exchange(kind: Kind, parameters: Parameters, split: Split, exchange: Exchange) -> Parameters:
+    """Put the halves of k into places k and j, and i and j merged into i; i = j is left out."""
     _, k, i, j = exchange
     weights, means = parameters.weights.copy(), parameters.means.copy()
-    covariances = kind.replaced(parameters.covariances, [k, j], split.covariances)
+    covariances = kind.replace_components(parameters.covariances, [k, j], split.covariances)
     weights[[k, j]], means[[k, j]] = weights[k] * split.weights, split.means
     if i != j:
-        weights[i], means[i], one = merged(kind, parameters, i, j)
-        covariances = kind.replaced(covariances, [i], one[None])
+        weights[i], means[i], one = merge_pair(kind, parameters, i, j)
+        covariances = kind.replace_components(covariances, [i], one[None])
     weights *= parameters.weights.sum() / weights.sum()
     return Parameters(weights, means, covariances)

@@ -1,8 +1,8 @@
 """Newton's method on the penalised likelihood: few passes where EM takes hundreds of steps.
 
-EM creeps where components overlap, because each step sees only what rows with known components
-would tell. Newton's step sees what they do tell, the observed information, and ends in a handful of
-passes once it is near a maximum. Each pass costs more, as the square of the number of parameters.
+EM is slow where components overlap, because its step takes rows as if their components were known.
+Newton's step uses the observed information, and near a maximum it ends in a handful of passes. The
+cost of a pass grows as the square of the number of parameters.
 """
 
 from __future__ import annotations
@@ -15,19 +15,22 @@ from momentmix.likelihood.information import information
 from momentmix.likelihood.rows import RowLikelihood
 from momentmix.likelihood.scores import Directions
 
-#: The longest step, in units of the components themselves, in which a likelihood is nearly
-#: quadratic.
+#: The longest step in any direction, in units of the components' own widths, because the
+#: likelihood is nearly quadratic only that far. This is a round number that was not tuned; smaller
+#: ones take more steps.
 LONGEST = 0.5
-#: Share of the largest curvature that a direction is taken to have at least.
+#: Every direction is taken to have at least this share of the largest curvature, so that steps stay
+#: finite. This is a round number that was not tuned.
 FLATTEST = 1e-6
-#: Halvings of a step that does not gain, after which EM takes over for some steps.
+#: A step that does not gain is halved up to this often, and then EM takes some steps. These are
+#: round numbers that were not tuned; they affect the number of passes.
 HALVINGS, EM_STEPS = 4, 10
 
 
 def climb(likelihood: RowLikelihood, start: Parameters, *, tol: float, max_iter: int) -> EMResult:
-    """From a start to the maximum nearby, where a further step would gain less than ``tol``.
+    """Climb from a start to the maximum nearby, until a step would gain less than ``tol``.
 
-    After Ctrl-C, to where it was.
+    After Ctrl-C the result is the best so far.
     """
     at, value, passes, converged = start, _value(likelihood, start), 1, False
     try:
@@ -41,7 +44,7 @@ def climb(likelihood: RowLikelihood, start: Parameters, *, tol: float, max_iter:
                 break
             gained = False
             for k in range(HALVINGS):
-                there = moved(likelihood, directions, step / 2**k)
+                there = take_step(likelihood, directions, step / 2**k)
                 reached = _value(likelihood, there)
                 passes += 1
                 if reached > value:
@@ -72,9 +75,9 @@ def _value(likelihood: RowLikelihood, parameters: Parameters) -> float:
 def step_of(
     directions: Directions, slope: np.ndarray, curvature: np.ndarray
 ) -> tuple[np.ndarray, float]:
-    """Newton's step in the directions of a mixture, and what it should gain.
+    """Newton's step in the directions of a mixture, and its expected gain.
 
-    Directions in which the likelihood curves upwards are taken to curve downwards as much.
+    Where the likelihood curves upwards, the sign of the curvature is reversed.
     """
     basis = directions.basis
     values, vectors = np.linalg.eigh(basis.T @ curvature @ basis)
@@ -85,8 +88,8 @@ def step_of(
     return step * min(1.0, LONGEST / max(float(np.abs(step).max()), 1e-300)), gain
 
 
-def moved(likelihood: Likelihood, directions: Directions, step: np.ndarray) -> Parameters:
-    """Parameters after a step, with weights that are shares and covariances above the floor."""
+def take_step(likelihood: Likelihood, directions: Directions, step: np.ndarray) -> Parameters:
+    """The parameters after a step, with normalised weights and covariances above the floor."""
     m, n = directions.m, directions.n
     weights, means, covariances = directions.parameters
     weights = weights * np.exp(step[:m])
@@ -95,6 +98,6 @@ def moved(likelihood: Likelihood, directions: Directions, step: np.ndarray) -> P
     if not directions.known:
         coordinates = likelihood.kind.coordinates(m, n)
         covariances = covariances + coordinates.decode(change[m + m * n :])
-        covariances = likelihood.kind.raised(covariances, likelihood.floor)
+        covariances = likelihood.kind.raise_to(covariances, likelihood.floor)
     rest = outlier_share(directions.parameters.weights)
     return Parameters(weights / (weights.sum() + rest), means, covariances)

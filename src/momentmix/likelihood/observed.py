@@ -1,8 +1,8 @@
-"""The likelihood of what was observed of rows in memory: gaps, and noise that is known.
+"""The likelihood of rows in memory that have gaps or known noise.
 
-EM steps on the sums that are to be expected of complete rows without noise, given what was seen, so
-all that is done with those sums, and the search, is as for other rows. What the search wants to see
-of rows, their places, is what one Gaussian makes of them.
+An EM step uses the expected sums of complete rows without noise, given the observed values. So
+all that works with these sums, as the search does, is the same as for other rows. Where the search
+needs the rows themselves, it takes rows that one Gaussian has completed.
 """
 
 from __future__ import annotations
@@ -16,22 +16,23 @@ from momentmix.covariance import Anchor, Bound, Kind, LogNormalPrior
 from momentmix.data.observed import CompletedRows
 from momentmix.data.parameters import Parameters
 from momentmix.likelihood.density import Sums, softmax
-from momentmix.likelihood.passes import T, summed
-from momentmix.likelihood.rows import Behind, RowLikelihood
+from momentmix.likelihood.passes import T, add_up
+from momentmix.likelihood.rows import Expectations, RowLikelihood
 from momentmix.observed import Evaluated, Gaussians, ObservedRows
 from momentmix.observed.draws import noise_draws
 from momentmix.observed.single import one_gaussian
 from momentmix.support.array import to_numpy
 
-#: EM steps that make one component of rows about as likely as it can be.
+#: The EM steps that fit a single component to rows with gaps or noise. This is a round number that
+#: was not tuned; the result need not be exact, because EM or a comparison of splits follows.
 SINGLE_STEPS = 20
 
 
 class ObservedLikelihood(RowLikelihood):
     """The likelihood of rows in the units of their features, for mixtures in other coordinates.
 
-    The rows as they were observed are u, where u = z A for the coordinates z of the fit and A
-    (n, n) is ``to_features``, or z itself where that is None.
+    An observed row is u = z A for the coordinates z of the fit and A (n, n) = ``to_features``; if
+    that is None, u = z.
     """
 
     def __init__(
@@ -68,18 +69,18 @@ class ObservedLikelihood(RowLikelihood):
         self._lend_background(part, rows)
         return part
 
-    def drawn(self, parameters: Parameters, rng: np.random.Generator) -> ObservedLikelihood:
-        """Rows with gaps where these have them, and with noise like theirs."""
+    def draw(self, parameters: Parameters, rng: np.random.Generator) -> ObservedLikelihood:
+        """Draw rows with the same gaps as these, and with noise like theirs."""
         p = max(round(self.count), 1)
         shares = self.weights / self.weights.sum()
         like = np.arange(len(shares)) if p == len(shares) else rng.choice(len(shares), p, p=shares)
-        observed, Z = self.observed.take(like), self._drawn(parameters, p, rng)
+        observed, Z = self.observed.take(like), self._draw(parameters, p, rng)
         U = Z if self.to_features is None else Z @ self.to_features
         U = np.where(observed.seen, U + noise_draws(observed, rng), np.nan)
-        out = self._drawn_outliers(parameters, rng)
+        out = self._draw_outliers(parameters, rng)
         if len(out):
             like = like.copy()
-            like[: len(out)] = out  # they stay as they were observed
+            like[: len(out)] = out  # outliers stay as they were observed
             U[: len(out)], Z[: len(out)] = self.observed.X[out], self.X[out]
         again = ObservedRows(U, self.observed.take(like).noise)
         fixed = self.kind, self.floor, self.variance, self.prior, self.count
@@ -112,13 +113,13 @@ class ObservedLikelihood(RowLikelihood):
             R = R.reshape(L.shape)
             return Sums(log_density @ weights, R.sum(axis=1), *here.expected(R))
 
-        sums = summed(self.observed.each(self._gaussians(parameters), block))
+        sums = add_up(self.observed.each(self._gaussians(parameters), block))
         return self._of_rows(sums, parameters.means)
 
     def each(
         self,
         parameters: Parameters,
-        function: Callable[[slice | np.ndarray, Behind], T],
+        function: Callable[[slice | np.ndarray, Expectations], T],
         most: int | None = None,
     ) -> list[T]:
         gaussians, back = self._gaussians(parameters), self._to_fit_matrix
@@ -131,7 +132,7 @@ class ObservedLikelihood(RowLikelihood):
             covariances = here.covariances()
             if back is not None:
                 covariances = back.T @ covariances @ back
-            return function(rows, Behind(R[0], deviations, covariances))
+            return function(rows, Expectations(R[0], deviations, covariances))
 
         return self.observed.each(gaussians, block)
 
@@ -144,7 +145,7 @@ class ObservedLikelihood(RowLikelihood):
             weighted = (R[rows] * self.weights[rows, None]).T
             return Sums(np.zeros(1), weighted.sum(axis=1), *here.expected(weighted))
 
-        sums = summed(self.observed.each(gaussians, block))
+        sums = add_up(self.observed.each(gaussians, block))
         return self.maximise(self._of_rows(sums, self._to_fit(gaussians.means)))
 
     def single(self) -> Parameters:
@@ -177,9 +178,9 @@ class ObservedLikelihood(RowLikelihood):
         return Gaussians(means, matrices) if A is None else Gaussians(means @ A, A.T @ matrices @ A)
 
     def _of_rows(self, sums: Sums, means: np.ndarray) -> Sums:
-        """Sums over rows in the coordinates of the fit, from those of deviations from means there.
+        """Sums over rows in the coordinates of the fit, from sums of deviations from the means.
 
-        The deviations are in the units of the features.
+        The deviations are in the units of the features, and ``means`` in those of the fit.
         """
         values, shares, firsts, seconds = sums
         firsts, back = self._to_fit(firsts), self._to_fit_matrix

@@ -16,15 +16,16 @@ from momentmix.likelihood.density import Density, Sums
 from momentmix.support.array import to_numpy
 from momentmix.support.parallel import parallel_map, worker_count
 
-#: Bytes of a block of rows, and up to which the products of pairs of features are kept.
+#: The size of a block of rows, and the size up to which products of pairs of features are kept, in
+#: bytes. These are round numbers: results do not depend on them, only memory and speed do.
 _BLOCK_BYTES, _CACHE_BYTES = 4 << 20, 256 << 20
 T = TypeVar("T")
 
 
 class Passes:
-    """Rows X (p, n), and what mixtures of a kind make of them.
+    """Rows X (p, n), and the passes over them for mixtures of one covariance type.
 
-    ``keeps`` tells whether products of pairs of features, if they fit, are kept for later passes.
+    If ``keeps``, products of pairs of features are kept for later passes if they fit.
     """
 
     def __init__(self, X: np.ndarray, kind: Kind, keeps: bool = True) -> None:
@@ -38,9 +39,9 @@ class Passes:
 
     @cached_property
     def _features(self) -> np.ndarray | None:
-        """Quadratic features of all rows, or None where each block makes its own.
+        """Quadratic features of all rows, or None if each block makes its own.
 
-        Squares are made again in each block; products of pairs of features are kept if they fit.
+        Squares of features are cheap and made again; products of pairs are kept if they fit.
         """
         p, n = self.X.shape
         fit = 8 * p * self.kind.width(n) <= _CACHE_BYTES
@@ -56,7 +57,7 @@ class Passes:
         return to_numpy(self.kind.features(self.X[rows]))
 
     def over_blocks(self, function: Callable[[slice], T], most: int | None = None) -> list[T]:
-        """function(rows) for all rows in blocks, each of at most about so many rows."""
+        """function(rows) for all rows in blocks, of at most about ``most`` rows each."""
         step = self._step if most is None else max(256, min(most, self._step))
         blocks = [slice(a, a + step) for a in range(0, len(self.X), step)]
         if len(blocks) == 1:
@@ -77,12 +78,12 @@ class Passes:
         weights: np.ndarray,
         rest: Callable[[slice], np.ndarray | None],
     ) -> Sums:
-        """What EM steps need of the rows; ``rest(rows)`` is the background, as softmax takes it."""
+        """The sums of EM steps over the rows; ``rest(rows)`` is the background for ``softmax``."""
 
         def block(rows: slice) -> Sums:
             return density.step_sums(self.X[rows], self.quadratic(rows), weights[rows], rest(rows))
 
-        return summed(self.over_blocks(block))
+        return add_up(self.over_blocks(block))
 
     def weighted_sums(self, R: np.ndarray, weights: np.ndarray) -> Sums:
         """The sums with responsibilities R (p, m) that are given."""
@@ -92,11 +93,11 @@ class Passes:
             firsts, seconds = weighted @ self.X[rows], weighted @ self.quadratic(rows)
             return Sums(np.zeros(1), weighted.sum(axis=1), firsts, seconds)
 
-        return summed(self.over_blocks(block))
+        return add_up(self.over_blocks(block))
 
 
-def summed(parts: list[Sums]) -> Sums:
-    """Sums over all rows from those over some."""
+def add_up(parts: list[Sums]) -> Sums:
+    """Add the sums over parts of the rows."""
     if len(parts) == 1:
         return parts[0]
     return Sums(*(sum(part, start=np.zeros(())) for part in zip(*parts, strict=True)))

@@ -1,4 +1,4 @@
-"""The likelihood of rows in memory, and what a search asks of it."""
+"""The likelihood of rows in memory, with the methods that a search needs."""
 
 from __future__ import annotations
 
@@ -23,27 +23,28 @@ from momentmix.support.array import Array, to_numpy
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-#: Share of the rows, the densest, that are no outliers if there are many of these.
+#: If some rows may be outliers, every second start uses only this share of the rows, the densest.
+#: This is a round number that was not tuned; larger shares of outliers get into those starts.
 DENSE = 0.75
 
 
-class Behind(NamedTuple):
-    """What components say of a block of B rows, in the coordinates of a fit.
+class Expectations(NamedTuple):
+    """The E-step of a block of B rows, in the coordinates of a fit.
 
-    Complete and exact rows leave nothing open, and have no covariances.
+    v is the row without gaps and errors. If x has neither, v = x, and there are no covariances.
     """
 
     responsibilities: np.ndarray  # (m, B)
-    deviations: np.ndarray  # E[v - μ_j | x_i, j] of what lies behind the rows; (m, B, n)
+    deviations: np.ndarray  # E[v - μ_j | x_i, j]; (m, B, n)
     covariances: np.ndarray | None  # Cov[v | x_i, j]; (m, B, n, n)
 
 
 class RowLikelihood(Likelihood):
     """The data of a maximum-likelihood fit, in centred and scaled coordinates.
 
-    X (p, n); ``weights`` (p,) with sum 1, or None for equal ones, which together count for
-    ``count`` rows, by default p. ``to_features`` (n, n) leads from these coordinates to the
-    features in units of their own, where they differ.
+    X is (p, n). ``weights`` (p,) sum to 1, and None means equal ones; together they count for
+    ``count`` rows, by default p. ``to_features`` (n, n) maps these coordinates to features in their
+    own units, if they differ.
     """
 
     def __init__(
@@ -62,16 +63,16 @@ class RowLikelihood(Likelihood):
         self.X, self.to_features = X, to_features
         self.weights = np.full(p, 1 / p) if weights is None else weights
         self.background: np.ndarray | None = None  # log density at each row; (p,)
-        self.crowding: Crowding | None = None  # of the rows, where it is known
+        self.crowding: Crowding | None = None  # of the rows, if it is known
         self.passes = Passes(X, kind)
         self._least = 1.5 / self.count if self.count > 1 else 0.0
 
     @property
-    def at_hand(self) -> RowLikelihood:
+    def in_memory(self) -> RowLikelihood:
         return self
 
     def on(self, device: Array | None) -> Self:
-        """The same rows, through which passes are made on a device if there is one and it pays."""
+        """The same rows, with passes made on a device if there is one and it pays."""
         if device is not None:
             self.passes = device_passes(self.X, self.kind, device)
         return self
@@ -83,7 +84,7 @@ class RowLikelihood(Likelihood):
         share: float,
         prior: LogNormalPrior | None,
     ) -> RowLikelihood:
-        """That of some of the rows, with other weights that are a share of all."""
+        """The likelihood of some of the rows, whose new weights are a share of all."""
         fixed = self.kind, self.floor, self.variance
         count, passes = share * self.count, self.passes.part(rows)
         own = RowLikelihood(passes.X, weights, *fixed, prior, count, self.to_features)
@@ -92,10 +93,10 @@ class RowLikelihood(Likelihood):
         return own
 
     def with_background(self, log_widths: np.ndarray, log_volume: float, most: float) -> Self:
-        """The same rows, of which a share of at most so much may belong to no component.
+        """The same rows, of which at most the share ``most`` may belong to no component.
 
-        Their density is constant: 1 / the product of widths (n,) in other units, of which
-        ``log_volume`` leads to these.
+        The density of the background is 1 / the product of the widths (n,) in the units of X;
+        ``log_volume`` converts it to these coordinates.
         """
         other = copy(self)
         other.background, other.most_outliers = log_volume - self._sizes(log_widths), most
@@ -111,18 +112,18 @@ class RowLikelihood(Likelihood):
 
     @cached_property
     def crowds(self) -> list[RowLikelihood]:
-        """Those of rows that are probably no outliers, by two guesses of how many these are."""
+        """The likelihoods of rows that are probably no outliers, by two guesses of their share."""
         parts, crowding = [], self.crowding
         if crowding is None:
             crowding = Crowding.of(self.X, self.weights * self.count)
-        for rows in (crowding.densest(DENSE), crowding.crowded()):
+        for rows in (crowding.densest(DENSE), crowding.in_a_crowd()):
             share = float(self.weights[rows].sum())
             part = self.part(rows, self.weights[rows] / share, share, self.prior)
             parts.append(part.without_background())
         return parts
 
     def _sizes(self, logs: np.ndarray) -> np.ndarray:
-        """The sum of a number for each feature, over those that each row has; (p,)."""
+        """For each row, the sum of the numbers of those features that it has; (p,)."""
         return np.full(len(self.X), float(np.sum(logs)))
 
     def _background(
@@ -135,16 +136,16 @@ class RowLikelihood(Likelihood):
         return np.asarray(np.log(np.maximum(shares, 1e-300))[:, None, None] + self.background[rows])
 
     def _lend_background(self, other: RowLikelihood, rows: np.ndarray) -> None:
-        """Give another likelihood, of rows like these, the background that these have."""
+        """Give the background of these rows to another likelihood of rows like them."""
         if self.background is not None:
             other.background, other.most_outliers = self.background[rows], self.most_outliers
 
     def sample(self, rng: np.random.Generator) -> RowLikelihood:
-        """The likelihood itself, or for large data that of rows drawn by weight."""
+        """The likelihood itself or, for large data, that of rows drawn by weight."""
         p, n = self.X.shape
         if p * n <= LARGE_DATA:
             return self
-        order = by_distance(self.X)  # equal rows stand together, and are drawn as one would be
+        order = by_distance(self.X)  # equal rows are neighbours, and are drawn like one row
         up_to = np.cumsum(self.weights[order])
         draws = np.sort(rng.uniform(0, up_to[-1], max(LARGE_DATA // 2 // n, 2000)))
         rows = order[np.minimum(np.searchsorted(up_to, draws, side="right"), p - 1)]
@@ -156,25 +157,25 @@ class RowLikelihood(Likelihood):
         other.prior = prior
         return other
 
-    def reweighted(self, weights: np.ndarray) -> RowLikelihood:
+    def reweight(self, weights: np.ndarray) -> RowLikelihood:
         """The same rows with other weights, of sum 1."""
         other = copy(self)
         other.weights = weights
         return other
 
-    def drawn(self, parameters: Parameters, rng: np.random.Generator) -> RowLikelihood:
-        """As many rows as these count for, drawn from a mixture, and outliers from the rows."""
-        p, out = max(round(self.count), 1), self._drawn_outliers(parameters, rng)
-        Z = np.concatenate([self._drawn(parameters, p - len(out), rng), self.X[out]])
+    def draw(self, parameters: Parameters, rng: np.random.Generator) -> RowLikelihood:
+        """Draw as many rows as these count for: from a mixture, and outliers from the rows."""
+        p, out = max(round(self.count), 1), self._draw_outliers(parameters, rng)
+        Z = np.concatenate([self._draw(parameters, p - len(out), rng), self.X[out]])
         fixed = self.kind, self.floor, self.variance, self.prior
         again = RowLikelihood(Z, None, *fixed, self.count, self.to_features)
-        self._lend_background(again, np.zeros(p, dtype=int))  # which complete rows have in common
+        self._lend_background(again, np.zeros(p, dtype=int))  # the same for all complete rows
         return again
 
-    def _drawn_outliers(self, parameters: Parameters, rng: np.random.Generator) -> np.ndarray:
-        """The places of rows that belong to no component, drawn as often as there are some.
+    def _draw_outliers(self, parameters: Parameters, rng: np.random.Generator) -> np.ndarray:
+        """Draw outliers from the rows, by their probability to belong to no component; places.
 
-        A constant density of any extent can be fitted, but not drawn from; so they are rows.
+        A constant density without bounds can be fitted, but nothing can be drawn from it.
         """
         if self.background is None:
             return np.empty(0, dtype=int)
@@ -186,7 +187,7 @@ class RowLikelihood(Likelihood):
         number = min(rng.binomial(p, min(outlier_share(parameters.weights), 1.0)), p - 1)
         return rng.choice(len(chances), number, p=chances / total)
 
-    def _drawn(self, parameters: Parameters, p: int, rng: np.random.Generator) -> np.ndarray:
+    def _draw(self, parameters: Parameters, p: int, rng: np.random.Generator) -> np.ndarray:
         """Points of a mixture; (p, n)."""
         weights, means, covariances = parameters
         mixture = Mixture(weights / weights.sum(), means, covariances, self.kind.name)
@@ -198,9 +199,9 @@ class RowLikelihood(Likelihood):
 
     def responsibilities(self, parameters: Parameters) -> tuple[np.ndarray, np.ndarray]:
         """Posterior probabilities (p, m) and log densities (p,)."""
-        return softmax(self.log_joint(parameters), background=self.beyond(parameters))
+        return softmax(self.log_joint(parameters), background=self.background_log_joint(parameters))
 
-    def beyond(self, parameters: Parameters) -> np.ndarray | None:
+    def background_log_joint(self, parameters: Parameters) -> np.ndarray | None:
         """The log density of the background at each row, times its share; (p, 1)."""
         background = self._background(parameters, slice(None))
         return None if background is None else background[0].T
@@ -226,32 +227,29 @@ class RowLikelihood(Likelihood):
     def each(
         self,
         parameters: Parameters,
-        function: Callable[[slice | np.ndarray, Behind], T],
+        function: Callable[[slice | np.ndarray, Expectations], T],
         most: int | None = None,
     ) -> list[T]:
-        """function(places, what lies behind the rows there), for all rows in blocks.
-
-        A block has at most about so many rows.
-        """
+        """function(places, expectations) for all rows in blocks, of at most about ``most`` rows."""
         density, means = Density.of(self.kind, parameters), parameters.means[:, None, :]
 
         def block(rows: slice) -> T:
             L = density.log_joint(self.X[rows], self.passes.quadratic(rows))
             R, _ = softmax(L[None], axis=1, background=self._background(parameters, rows))
-            return function(rows, Behind(R[0], self.X[rows] - means, None))
+            return function(rows, Expectations(R[0], self.X[rows] - means, None))
 
         return self.passes.over_blocks(block, most)
 
     def from_responsibilities(self, R: np.ndarray) -> Parameters:
-        """The M-step from responsibilities (p, m), which may leave some weight out."""
+        """The M-step from responsibilities (p, m), which may sum to less than 1 in a row."""
         return self.maximise(self.passes.weighted_sums(R, self.weights))
 
     def single(self) -> Parameters:
-        """One component for all rows, about as likely as any."""
+        """One component for all rows, of nearly the highest likelihood."""
         return self.from_responsibilities(np.ones((len(self.X), 1)))
 
-    def revived(self, parameters: Parameters) -> Parameters:
-        """Components left with less than about one sample start anew where the fit is worst."""
+    def revive(self, parameters: Parameters) -> Parameters:
+        """Move components with less than about one sample to where the fit is worst."""
         weights, means, covariances = parameters
         dead = np.flatnonzero(weights < min(self._least, 0.5 / len(weights)))
         if len(dead) == 0:
@@ -259,7 +257,7 @@ class RowLikelihood(Likelihood):
         living = np.setdiff1d(np.arange(len(weights)), dead)
         if len(living) == 0:
             return parameters
-        kept = self.kind.taken(covariances, living)
+        kept = self.kind.take_components(covariances, living)
         total = float(weights.sum())
         alive = Parameters(weights[living], means[living], kept)
         _, log_density = self.responsibilities(alive)
@@ -272,8 +270,8 @@ class RowLikelihood(Likelihood):
         spread = self.weights @ (self.X - centre) ** 2 / 4 + 1e-6
         if self.variance is not None:
             spread = np.full(len(centre), self.variance)
-        fresh = self.kind.repeated(len(dead), spread if self.kind.diagonal else np.diag(spread))
+        fresh = self.kind.repeat(len(dead), spread if self.kind.diagonal else np.diag(spread))
         if self.variance is None:
-            fresh = self.kind.raised(fresh, self.floor)
-        covariances = self.kind.replaced(covariances, list(dead), fresh)
+            fresh = self.kind.raise_to(fresh, self.floor)
+        covariances = self.kind.replace_components(covariances, list(dead), fresh)
         return Parameters(weights / weights.sum() * total, means, covariances)

@@ -1,9 +1,9 @@
-"""Scores: derivatives of the log-likelihood of each row, in all parameters of a mixture.
+"""Scores: derivatives of the log-likelihood of each row in all parameters of a mixture.
 
-By Fisher's identity the score of a row is what is expected of the score that it would have if its
-component were known, Σ_j r_ij ∂ log λ_j N(x_i; μ_j, Σ_j): responsibilities times derivatives of one
-Gaussian. These are taken in the coordinates of covariance/tangent.py, in which every component is
-the standard one, with the weights as λ ∝ exp η (a background has the share of η = 0):
+By Fisher's identity the score of a row is the expectation of the score that it would have if its
+component were known, Σ_j r_ij ∂ log λ_j N(x_i; μ_j, Σ_j). The derivatives are in the coordinates of
+covariance/tangent.py, in which every component is the standard Gaussian, and the weights are
+λ ∝ exp η, where a background has η = 0:
 
     ∂/∂η_j = r_j - λ_j,   ∂/∂a_j = r_j z_j,   ∂/∂s_j = r_j ½ tr E(z_j z_jᵀ - I).
 """
@@ -18,14 +18,14 @@ import numpy as np
 from momentmix.covariance import Kind, Zero
 from momentmix.data.parameters import Parameters, outlier_share
 from momentmix.likelihood.em import Likelihood
-from momentmix.likelihood.rows import Behind, RowLikelihood
+from momentmix.likelihood.rows import Expectations, RowLikelihood
 
 
 class Directions:
-    """The ways in which a mixture can change: (η, a, s), a vector of ``size`` numbers.
+    """The directions (η, a, s) in which a mixture can change, a vector of ``size`` numbers.
 
-    With ``known`` covariances there is no s. ``own[j]`` are the places of η_j, a_j and s_j; a
-    covariance that all components share has one s for all of them.
+    With ``known`` covariances there is no s. ``own[j]`` has the places of η_j, a_j and s_j. If all
+    components share a covariance, they share one s.
     """
 
     def __init__(self, kind: Kind, parameters: Parameters, known: bool = False) -> None:
@@ -49,14 +49,14 @@ class Directions:
 
     @classmethod
     def of(cls, likelihood: Likelihood, parameters: Parameters) -> Directions:
-        """Those in which a likelihood is free to move."""
+        """The directions in which a likelihood is free to move."""
         return cls(likelihood.kind, parameters, known=likelihood.variance is not None)
 
     @cached_property
     def basis(self) -> np.ndarray:
-        """Orthonormal directions without the one that changes nothing, all η alike; (size, P).
+        """Orthonormal directions, except the one that changes all η alike; (size, P).
 
-        With a background all η alike make it more or less, and there is no such direction.
+        That one changes nothing, unless there is a background, whose share it changes.
         """
         if outlier_share(self.parameters.weights):
             return np.eye(self.size)
@@ -66,8 +66,8 @@ class Directions:
         reflected = np.eye(self.m) - 2 * np.outer(v, v) / (v @ v)
         return block_diagonal([reflected[:, 1:], np.eye(self.size - self.m)])
 
-    def reordered(self, order: np.ndarray) -> np.ndarray:
-        """Where the numbers stand here that components in another order would have; (size,)."""
+    def places_after(self, order: np.ndarray) -> np.ndarray:
+        """For components in another order, the place here of each of their numbers; (size,)."""
         own, n = [self.own[j] for j in order], self.n
         spreads = self.own[:1] if self.common else own
         return np.concatenate(
@@ -78,16 +78,18 @@ class Directions:
             ]
         ).astype(np.intp)
 
-    def features(self, j: int, behind: Behind) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-        """The scores (1, z, ½ tr E(zzᵀ - I)) of rows if they are component j's; z; and C."""
+    def features(
+        self, j: int, behind: Expectations
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+        """Scores (1, z, ½ tr E(zzᵀ - I)) of rows that belong to component j; z; and Cov z."""
         root, C = self.roots[j], None
-        Z = self.tangent.whitened(root, behind.deviations[j])
+        Z = self.tangent.whiten(root, behind.deviations[j])
         if behind.covariances is not None:
-            C = self.tangent.whitened_twice(root, behind.covariances[j])
+            C = self.tangent.whiten_both_sides(root, behind.covariances[j])
         return np.hstack([np.ones((len(Z), 1)), Z, self.tangent.features(Z, C)]), Z, C
 
-    def scores(self, behind: Behind) -> np.ndarray:
-        """Of some rows; (B, size)."""
+    def scores(self, behind: Expectations) -> np.ndarray:
+        """The scores of some rows; (B, size)."""
         R = behind.responsibilities
         result = np.zeros((R.shape[1], self.size))
         for j in range(self.m):
@@ -96,11 +98,11 @@ class Directions:
         return result
 
     def natural(self, factor: float | np.ndarray = 1.0) -> np.ndarray:
-        """From (η, a, s) to weights, means and numbers of covariances; (…, size).
+        """The map from (η, a, s) to weights, means and numbers of covariances; (…, size).
 
         Weights are shares of the rows that belong to a component. The rest is as in
-        ``Parametrisation`` with free weights, in coordinates in which points are
-        ``factor`` times what they are here (a number, a vector or a matrix) and shifted.
+        ``Parametrisation`` with free weights, in coordinates in which points are ``factor`` times
+        those here (a number, a vector or a matrix), and shifted.
         """
         weights = self.parameters.weights / self.parameters.weights.sum()
         in_weights = np.diag(weights) - np.outer(weights, weights)
@@ -123,7 +125,7 @@ class Directions:
 
 
 def block_diagonal(blocks: Sequence[np.ndarray]) -> np.ndarray:
-    """Matrices one after the other on the diagonal; SciPy's does more, and takes its time."""
+    """Matrices one after the other on the diagonal; SciPy's function does more and is slower."""
     heights, widths = zip(*(block.shape for block in blocks), strict=True)
     result, row, column = np.zeros((sum(heights), sum(widths))), 0, 0
     for block in blocks:
@@ -136,12 +138,12 @@ def block_diagonal(blocks: Sequence[np.ndarray]) -> np.ndarray:
 def row_scores(
     likelihood: RowLikelihood,
     directions: Directions,
-    change: Callable[[Behind], Behind] = lambda behind: behind,
+    change: Callable[[Expectations], Expectations] = lambda behind: behind,
 ) -> np.ndarray:
-    """The score of each row; (p, size). ``change`` has what lies behind a block taken otherwise."""
+    """The score of each row; (p, size). ``change`` can replace the expectations of each block."""
     result = np.empty((len(likelihood.X), directions.size))
 
-    def block(rows: slice | np.ndarray, behind: Behind) -> None:
+    def block(rows: slice | np.ndarray, behind: Expectations) -> None:
         result[rows] = directions.scores(change(behind))
 
     likelihood.each(directions.parameters, block)

@@ -1,8 +1,8 @@
 """The search for the best penalised likelihood: EM from several starts, and repairs of each.
 
-The search looks at rows in memory, which may be a sample of many more; from the optimum it finds,
-scoring leads to the top of the likelihood of all rows in a few passes. Of that it needs sums alone,
-wherever the rows are.
+The search uses rows in memory, which may be a sample of many more. From the optimum that it finds
+there, scoring climbs to the top of the likelihood of all rows in a few passes. This needs only sums
+over the rows, wherever they are.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
+from typing import Literal
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
@@ -18,34 +19,37 @@ from momentmix.data.parameters import Parameters
 from momentmix.likelihood.em import EMResult, Likelihood
 from momentmix.likelihood.moves import SMALL_DATA, TRIED_ANYWAY, relocations, split_and_merge
 from momentmix.likelihood.rows import RowLikelihood
-from momentmix.likelihood.scoring import scored
+from momentmix.likelihood.scoring import climb_by_scoring
 from momentmix.likelihood.starts import InitParams, plain_starts
 from momentmix.matching.fit import Agreement, Fit
 from momentmix.solvers import Solution
 from momentmix.support.parallel import single_threaded_blas
 
-#: Starts are made in batches, which take their first steps together; so many of the best in each
-#: are followed to an end, and there are so many batches. On small data, where the steps of several
-#: mixtures at once cost little more than those of one, batches are larger than the four kinds of
-#: k-means.
+#: Starts are made in BATCHES batches of BATCH, one for each kind of k-means. A batch takes its
+#: first steps together, and its best CARRIED starts are followed to their end. The number of starts
+#: was chosen on the "tuned" tables of benchmarks/README.md, before starts came in batches; these
+#: sizes have no experiment of their own. With more, the search takes longer and misses less.
 BATCH, CARRIED, BATCHES = 4, 4, 2
+#: The same on small data, where the steps of several mixtures at once cost little more than those
+#: of one, and a batch also has starts at random rows.
 SMALL_BATCH, SMALL_CARRIED = 8, 3
-#: Without a prior the batches are this many times as large.
+#: Without a prior small data have many narrow optima, and batches are this many times as large.
+#: This is a round number that was not tuned.
 RUGGED = 4
-#: EM steps after which starts are compared; more without a prior, and where gaps or errors make
-#: steps short. Five tell a start in the right basin from the others
-#: as well as twelve did, on the tables and simulations of the benchmarks.
+#: The EM steps after which starts are compared: MORE_STEPS without a prior, and with gaps or
+#: errors, which make steps short. On the tables and simulations of the benchmarks, five steps
+#: recognised a start near the best optimum as well as twelve did.
 FIRST_STEPS, MORE_STEPS = 5, 12
-#: The search ends without agreement when it has gone on for so many times as long as it took to
+#: The search ends without agreement when it has taken this many times as many steps as it took to
 #: find the best. With 2 it missed optima of real tables that it found with 3.
 PERSISTENCE = 3
-#: Starts that must end at the best groups before no more are tried, one more where gaps or errors
-#: hide the groups; and nats a row within which two ends of EM, which creeps at last, are the same
-#: optimum.
+#: The search ends when this many starts agree on the best groups: 2 is the least that can agree,
+#: and MORE_AGREEING is for gaps or errors, which hide the groups. Two ends of EM within SAME nats
+#: per row count as one optimum, because EM stops a little short; SAME was not tuned.
 AGREEING, MORE_AGREEING, SAME = 2, 3, 5e-4
-#: Share of the rows in either of two groups that are in both if the groups are the same. Between
-#: groups that overlap a row in twenty may change sides; a group that another solution lacks shares
-#: half of its rows with some other at best.
+#: Two groups are the same if at least this share of the rows in either is in both. If one row in
+#: twenty moves between overlapping groups, 0.95 / 1.05 = 0.905 is left. A group that another
+#: solution lacks shares at most about half of its rows with some group there.
 SHARED = 0.9
 
 
@@ -60,8 +64,9 @@ class Candidate:
 class LikelihoodSearch:
     """EM from one start after the other, each repaired, until enough agree on the best.
 
-    ``callback`` is told "likelihood" and the value that each start has led to. A ``thorough``
-    search does not give up before its candidates are at an end.
+    ``callback`` is called with "likelihood" and the value that each start has led to. A
+    ``thorough`` search follows all its candidates unless enough agree. The last climb uses scoring
+    steps if ``method`` is "newton", or if it is "auto" and only a sample was searched.
     """
 
     def __init__(
@@ -72,44 +77,46 @@ class LikelihoodSearch:
         max_iter: int,
         callback: Callable[[str, float], None],
         thorough: bool = False,
+        method: Literal["auto", "em", "newton"] = "auto",
     ) -> None:
-        self.thorough = thorough
+        self.thorough, self.method = thorough, method
         self.likelihood, self.rng, self.callback = likelihood, rng, callback
         self.tol, self.max_iter = tol, max_iter
         small = likelihood.X.size <= SMALL_DATA
         self.rough = max(tol, 1e-5 if small else 1e-4)
         self.n_iter, self.interrupted = 0, False
-        # Without a prior the highest peaks are narrow: where two starts agree there are others.
+        # Without a prior the highest peaks are narrow, and a peak on which two starts agree may
+        # not be the highest.
         free = (
             likelihood.prior is None and likelihood.variance is None and not likelihood.kind.common
         )
         self.rugged = free and small
         self.best: EMResult | None = None
-        self.origin: Candidate | None = None  # where the best came from
-        self.values: list[float] = []  # log-likelihoods that starts have led to
+        self.origin: Candidate | None = None  # the start of the best
+        self.values: list[float] = []  # the log-likelihoods that starts have led to
         self._log_posteriors: list[float] = []
         self._ends: list[tuple[float, np.ndarray]] = []  # log posterior and groups of each end
         self._labels = np.empty(0, dtype=np.intp)  # the groups of the best
-        self._found_after = 0  # iterations, when the best was found
-        self.curvature: np.ndarray | None = None  # of all rows at the end, where it is known
+        self._found_after = 0  # the number of iterations when the best was found
+        self.curvature: np.ndarray | None = None  # at the end and for all rows, if it is known
 
     def run(self, candidates: Iterable[Candidate], repair: bool) -> None:
-        """Look at candidates until there are no more, or with repairs until enough agree."""
+        """Follow candidates until there are no more or, with ``repair``, until enough agree."""
         for candidate in candidates:
             if self.interrupted:  # while a candidate was being made
                 return
-            self._look_at(candidate, repair)
-            if self.interrupted or (repair and (self._settled or self._is_long_enough)):
+            self._follow(candidate, repair)
+            if self.interrupted or (repair and (self._enough_agree or self._is_long_enough)):
                 break
-        if repair and self.best is not None and not (self.interrupted or self._settled):
+        if repair and self.best is not None and not (self.interrupted or self._enough_agree):
             self._try_anyway(self.best)
 
-    def finished(
+    def finish(
         self, likelihood: Likelihood, candidates: Iterable[Candidate], repair: bool
     ) -> Fit | None:
-        """The best that candidates lead to, climbed to the top of the likelihood of all rows.
+        """The best that the candidates lead to, carried to the maximum for all rows.
 
-        After Ctrl-C the best so far; None if there is none yet.
+        After Ctrl-C it is the best so far, and None if there is none yet.
         """
         agreement: Agreement | None = None
         try:
@@ -117,7 +124,7 @@ class LikelihoodSearch:
                 self.run(candidates, repair)
                 agreement = self.agreement if self._ends else None
                 if self.best is not None and not self.interrupted:
-                    self.best = self._noted(self._top(likelihood, self.best.parameters), 0)
+                    self.best = self._count(self._top(likelihood, self.best.parameters), 0)
         except KeyboardInterrupt:
             self.interrupted = True
         if self.best is None:
@@ -125,16 +132,17 @@ class LikelihoodSearch:
         return replace(self._fit(likelihood, self.best), agreement=agreement)
 
     def _top(self, likelihood: Likelihood, start: Parameters) -> EMResult:
-        """Where the likelihood of all rows is highest near what some of them have led to."""
-        if likelihood is self.likelihood:
+        """The maximum of the likelihood of all rows near the optimum of the sample."""
+        sampled = likelihood is not self.likelihood
+        if not (sampled if self.method == "auto" else self.method == "newton"):
             return likelihood.fit(start, tol=self.tol, max_iter=self.max_iter)
-        top = scored(likelihood, start, self.rng, tol=self.tol, max_iter=self.max_iter)
+        top = climb_by_scoring(likelihood, start, self.rng, tol=self.tol, max_iter=self.max_iter)
         self.curvature = top.curvature
         return top.result
 
     def _fit(self, likelihood: Likelihood, best: EMResult) -> Fit:
         value, log_posterior = best.log_likelihood, best.log_posterior
-        if self.interrupted:  # that of a sample so far, or not known
+        if self.interrupted:  # until now the value is that of a sample, or is not known
             value = likelihood.value(best.parameters)
             log_posterior = value - likelihood.penalty(best.parameters)
         start = None if self.origin is None else self.origin.solution
@@ -152,10 +160,10 @@ class LikelihoodSearch:
             curvature=self.curvature,
         )
 
-    def _look_at(self, candidate: Candidate, repair: bool) -> None:
-        """Where EM from a candidate leads, with exchanges of a merge for a split if asked for.
+    def _follow(self, candidate: Candidate, repair: bool) -> None:
+        """Run EM from a candidate and, with ``repair``, exchange merges for splits.
 
-        A candidate that has the groups of the best already is on its way there, and ends there.
+        A candidate that already has the groups of the best counts as one that ends there.
         """
         likelihood, tol, max_iter = self.likelihood, self.rough, self.max_iter
         if repair and self.best is not None and not self.rugged:
@@ -165,12 +173,12 @@ class LikelihoodSearch:
                 return
             max_iter = min(max_iter, self._steps_left)
         result = likelihood.fit(candidate.parameters, tol=tol, max_iter=max_iter)
-        self._noted(result, 0)
+        self._count(result, 0)
         known = any(abs(result.log_posterior - seen) < SAME for seen in self._log_posteriors)
         self._log_posteriors.append(result.log_posterior)
         if repair and not known and not self.interrupted:  # the same optimum is repaired once
             repaired = split_and_merge(likelihood, result, self.rng, tol=tol, max_iter=max_iter)
-            result = self._noted(repaired, result.n_iter)
+            result = self._count(repaired, result.n_iter)
             self._log_posteriors.append(result.log_posterior)
         groups = self._groups(result.parameters)
         self._consider(result, candidate, groups)
@@ -178,12 +186,12 @@ class LikelihoodSearch:
         self.callback("likelihood", result.log_likelihood)
 
     def _try_anyway(self, best: EMResult) -> None:
-        """Exchanges that promise nothing, of a best that was found but once."""
+        """Try exchanges that promise no gain, from a best solution that was found only once."""
         tol, max_iter = self.rough, self.max_iter
         repaired = split_and_merge(
             self.likelihood, best, self.rng, tol=tol, max_iter=max_iter, anyway=TRIED_ANYWAY
         )
-        self._noted(repaired, best.n_iter)
+        self._count(repaired, best.n_iter)
         groups = self._groups(repaired.parameters)
         self._consider(repaired, Candidate(repaired.parameters), groups)
 
@@ -192,9 +200,9 @@ class LikelihoodSearch:
         return np.asarray(np.argmax(self.likelihood.log_joint(parameters), axis=1))
 
     def _is_best(self, log_posterior: float, groups: np.ndarray) -> bool:
-        """Whether an end is that of the best so far: it has the same value, or the same groups.
+        """Whether an end is the best so far, because it has the same value or the same groups.
 
-        Rows with gaps or errors do not tell groups well enough.
+        For rows with gaps or errors only the value counts, because groups are too uncertain.
         """
         assert self.best is not None
         if abs(log_posterior - self.best.log_posterior) < SAME:
@@ -203,8 +211,8 @@ class LikelihoodSearch:
         same = same_groups(self._labels, groups, m, self.likelihood.weights)
         return self.likelihood.complete and same
 
-    def _noted(self, result: EMResult, before: int) -> EMResult:
-        """A result, of which so many iterations were counted before."""
+    def _count(self, result: EMResult, before: int) -> EMResult:
+        """Add the iterations of a result, of which ``before`` were counted already."""
         self.n_iter += result.n_iter - before
         self.interrupted = self.interrupted or result.interrupted
         return result
@@ -220,7 +228,7 @@ class LikelihoodSearch:
 
     @property
     def agreement(self) -> Agreement:
-        """How many of the starts have ended at the groups of the best."""
+        """How many starts have ended at the groups of the best."""
         same = [self._is_best(*end) for end in self._ends]
         others = [value for (value, _), it in zip(self._ends, same, strict=True) if not it]
         assert self.best is not None
@@ -228,7 +236,7 @@ class LikelihoodSearch:
         return Agreement(len(same), sum(same), float(gap))
 
     @property
-    def _settled(self) -> bool:
+    def _enough_agree(self) -> bool:
         """Whether enough starts have ended at the best groups known."""
         enough = AGREEING if self.likelihood.complete else MORE_AGREEING
         if len(self._ends) < enough or self.rugged:
@@ -237,19 +245,19 @@ class LikelihoodSearch:
 
     @property
     def _steps_left(self) -> int:
-        """The EM steps that may still be taken in vain; a few more for a start on its way."""
+        """The EM steps that the search may still take without finding anything better."""
         if self.thorough or self.rugged:
             return self.max_iter
         return max(PERSISTENCE * self._found_after - self.n_iter, FIRST_STEPS)
 
     @property
     def _is_long_enough(self) -> bool:
-        """Whether so much was tried in vain since the best was found that little hope is left."""
+        """Whether the search has gone on for long enough since it found the best."""
         vain = self.n_iter > PERSISTENCE * self._found_after
         return vain and not (self.thorough or self.rugged)
 
-    def promising(self, m: int, init: InitParams = "auto") -> Iterator[Candidate]:
-        """Plain starts of m components, in batches; of each the better ones, the best first.
+    def promising_starts(self, m: int, init: InitParams = "auto") -> Iterator[Candidate]:
+        """Plain starts of m components: the better ones of each batch, the best first.
 
         The first batch has one of each kind.
         """
@@ -267,12 +275,12 @@ class LikelihoodSearch:
     def _better(self, starts: list[Parameters], count: int) -> Iterator[Candidate]:
         """The better ones of some starts, after a few steps of each.
 
-        The best of the later half comes second: k-means in one kind of coordinates is seldom
-        independent of k-means in another, and random rows are.
+        The best of the later half comes second. Its starts differ more from the very best, because
+        k-means gives similar clusters in all coordinates, and random rows do not.
         """
         slow = self.rugged or not self.likelihood.complete
         steps = MORE_STEPS if slow else FIRST_STEPS
-        looked_at = self.likelihood.look_at(starts, steps)
+        looked_at = self.likelihood.try_steps(starts, steps)
         self.n_iter += len(starts) * steps
         self.interrupted = self.interrupted or any(result.interrupted for result in looked_at)
         ranked = sorted(range(len(looked_at)), key=lambda i: -looked_at[i].worth)
@@ -282,10 +290,10 @@ class LikelihoodSearch:
 
 
 def same_groups(one: np.ndarray, other: np.ndarray, m: int, weights: np.ndarray) -> bool:
-    """Whether two divisions of rows with weights (p,) into m groups are the same but for a few.
+    """Whether two divisions of rows with weights (p,) into m groups are nearly the same.
 
-    The labels are from 0 to m - 1. Groups that belong together share at least ``SHARED`` of the
-    rows that are in either.
+    The labels are from 0 to m - 1. Each pair of matched groups must share at least ``SHARED`` of
+    the rows that are in either.
     """
     both = np.zeros((m, m))
     np.add.at(both, (one, other), weights)
@@ -294,8 +302,8 @@ def same_groups(one: np.ndarray, other: np.ndarray, m: int, weights: np.ndarray)
     return bool(np.min(overlap[linear_sum_assignment(-overlap)]) >= SHARED)
 
 
-def reached(fit: Fit, result: EMResult, n_iter: int | None = None) -> Fit:
-    """A fit carried on to where EM has led, in so many steps if they are not the result's own."""
+def advance(fit: Fit, result: EMResult, n_iter: int | None = None) -> Fit:
+    """The fit with the result of EM; ``n_iter`` replaces the number of its steps if it is given."""
     steps = result.n_iter if n_iter is None else n_iter
     return replace(
         fit,

@@ -1,9 +1,9 @@
 """Where EM starts without moments: at the clusters of k-means, and around random rows.
 
-K-means asks which rows are near each other, and that depends on the coordinates. No kind of them is
-best everywhere: whitened ones hide clusters that the features show, standardised ones hide
-those that stand out in common units, and a user's units may mean nothing. So the first starts are
-those of k-means in one kind after the other, the directions of least fourth moment among them.
+K-means asks which rows are near each other, and that depends on the coordinates. No coordinates are
+best for all data: whitening hides clusters that single features show, standardising hides clusters
+that stand out in common units, and a user's units may mean nothing. So the first starts run
+k-means in several kinds of coordinates in turn, one of them the directions of least fourth moment.
 """
 
 from __future__ import annotations
@@ -25,15 +25,19 @@ from momentmix.likelihood.rows import RowLikelihood
 from momentmix.matching.starts import random_points, spread_points
 from momentmix.support.parallel import single_threaded_openmp
 
-#: Which starts there are to be: several kinds, or one by the name that scikit-learn gives it.
-InitParams: TypeAlias = Literal["auto", "kmeans", "k-means++", "random", "random_from_data"]
-#: Share of a variance that two clusters may explain at most; two values of a column alone explain
-#: all of it.
+#: The kind of start: "auto" for several, one by the name that scikit-learn gives it, or "moments",
+#: which is not made here.
+InitParams: TypeAlias = Literal[
+    "auto", "kmeans", "k-means++", "random", "random_from_data", "moments"
+]
+#: The largest share of a feature's variance that is put down to two clusters. A column with two
+#: values has the share 1, which would divide by zero. This is a round number that was not tuned.
 MOST_BETWEEN = 0.9
-#: Rows that k-means looks at, at most, or so many for each cluster.
+#: K-means runs on about CLUSTERED rows, or ROWS_EACH per cluster if that is more. These are round
+#: numbers that were not tuned; they limit time, and EM uses all rows afterwards.
 CLUSTERED, ROWS_EACH = 2000, 100
-#: Directions of least fourth moment in which k-means is run at most; with more, it sees as little
-#: as in all of them.
+#: K-means runs in at most this many directions of least fourth moment, because many directions
+#: hide clusters just as all features do. This is a round number that was not tuned.
 MOST_DIRECTIONS = 4
 
 
@@ -44,10 +48,10 @@ def plain_starts(
     init: InitParams = "auto",
     sheltered: bool = False,
 ) -> Iterator[Parameters]:
-    """Starts of EM without end, of one kind; for "auto" k-means in each of the views, then others.
+    """Endless starts of EM of one kind; "auto" is k-means in each view, then random rows.
 
-    Where some rows may belong to no component (or ``sheltered``), starts are made from the others:
-    by turns from all that have neighbours, and from the denser part of the rows.
+    If some rows may belong to no component (or if ``sheltered``), starts leave out probable
+    outliers. They use the denser part of the rows and all rows with neighbours in turn.
     """
     sheltered = sheltered or likelihood.background is not None
     parts = likelihood.crowds if sheltered else [likelihood]
@@ -60,12 +64,12 @@ def plain_starts(
 
 
 def views_of(likelihood: RowLikelihood, m: int) -> list[Callable[[], np.ndarray]]:
-    """The rows in several kinds of coordinates, each made when it is first asked for; (p, any).
+    """The rows in several kinds of coordinates, each made when it is first used; (p, any).
 
-    Features in units of their deviations; the directions of least fourth moment, of which m
-    clusters need m - 1; features in units of what would be the deviation within each of two
-    clusters, whose distance has the share r of the variance if the fourth moment is 3 - 2r²; and
-    the coordinates of the fit, if they are others.
+    They are features in units of their standard deviations; the directions of least fourth moment,
+    of which m clusters need m - 1; features in units of the deviation within each of two clusters;
+    and the coordinates of the fit, if they differ. If the distance of two clusters makes up the
+    share r of a variance, the fourth moment is 3 - 2r², which gives r.
     """
 
     def features() -> np.ndarray:
@@ -107,24 +111,24 @@ def cluster_start(
 def spread_start(
     likelihood: RowLikelihood, X: np.ndarray, m: int, rng: np.random.Generator
 ) -> Parameters:
-    """Around rows that k-means++ has drawn, far from each other."""
+    """A start around rows that k-means++ draws far from each other."""
     return nearest_start(likelihood, X, spread_points(X, likelihood.weights, m, rng))
 
 
 def random_row_start(
     likelihood: RowLikelihood, X: np.ndarray, m: int, rng: np.random.Generator
 ) -> Parameters:
-    """Around rows drawn at random."""
+    """A start around rows drawn at random."""
     return nearest_start(likelihood, X, random_points(X, likelihood.weights, m, rng))
 
 
 def random_start(
     likelihood: RowLikelihood, X: np.ndarray, m: int, rng: np.random.Generator
 ) -> Parameters:
-    """One M-step from random responsibilities, the means then moved apart.
+    """One M-step from random responsibilities, after which the means are moved apart.
 
-    They differ by 1/√p at first, where EM gains next to nothing and would stop; so their spread is
-    made that of the rows, which is 1.
+    At first the means differ by about 1/√p, so EM would gain next to nothing and stop. They are
+    scaled to have the spread of the rows, which is 1.
     """
     R = rng.uniform(size=(len(X), m))
     start = likelihood.from_responsibilities(R / R.sum(axis=1, keepdims=True))
@@ -133,7 +137,7 @@ def random_start(
     return start._replace(means=start.means + apart * (1 / size - 1 if size > 0 else 0.0))
 
 
-#: A start from rows X (p, n), which are the likelihood's own in some units.
+#: Makes a start from rows X (p, n), which are those of the likelihood in some coordinates.
 PlainStart: TypeAlias = Callable[[RowLikelihood, np.ndarray, int, np.random.Generator], Parameters]
 STARTS: dict[InitParams, PlainStart] = {
     "kmeans": cluster_start,
@@ -141,7 +145,7 @@ STARTS: dict[InitParams, PlainStart] = {
     "random": random_start,
     "random_from_data": random_row_start,
 }
-INIT_PARAMS: tuple[InitParams, ...] = ("auto", *STARTS)
+INIT_PARAMS: tuple[InitParams, ...] = ("auto", *STARTS, "moments")
 
 
 def nearest_start(likelihood: RowLikelihood, X: np.ndarray, points: np.ndarray) -> Parameters:
@@ -155,12 +159,12 @@ def nearest_start(likelihood: RowLikelihood, X: np.ndarray, points: np.ndarray) 
 def kmeans_labels(
     X: np.ndarray, weights: np.ndarray | None, m: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Clusters of one run of k-means, as responsibilities (p, m); of many rows, some are looked at.
+    """Clusters of one run of k-means, as responsibilities (p, m).
 
-    EM and its repairs look at all of them soon enough.
+    It fits the centres to a part of the rows if they are many; EM uses all of them afterwards.
     """
     seed = int(rng.integers(2**31))
-    if len(X) <= m:  # a cluster each, and none for the rest
+    if len(X) <= m:  # one cluster for each row; the rest stay empty
         return np.eye(len(X), m)
     step = max(1, len(X) // max(CLUSTERED, ROWS_EACH * m))
     with warnings.catch_warnings(), single_threaded_openmp():

@@ -1,8 +1,8 @@
-"""Solutions of 1, 2, 3 and more components, each found from those of the numbers beside it.
+"""Solutions of 1, 2, 3 and more components, each found from those with one component more or less.
 
-One component more is a cut through the solution at hand, one less a merge of two. So what one
-number has learnt of the data serves the next, in both directions, until nothing improves: as a
-repair exchanges a split for a merge, a way up and down does.
+A component is added by a cut through the solution at hand, and removed by a merge. The sweep goes
+up and down through the numbers until nothing improves, which has the effect of repairs: on the way,
+a split is exchanged for a merge.
 """
 
 from __future__ import annotations
@@ -18,19 +18,24 @@ from momentmix.likelihood.resize import grown, shrunk
 from momentmix.likelihood.rows import RowLikelihood
 from momentmix.likelihood.starts import plain_starts
 
-#: Cuts, and merges, of a solution that are looked at, and the steps that each takes first.
+#: The number of cuts or merges of a solution that are tried, and the first EM steps of each. With
+#: three tries, the sweep missed solutions that an ordinary fit of that number found. The steps are
+#: as in search.py.
 TRIES, FIRST_STEPS = 12, 5
-#: Nats a row to which EM climbs on the way, and by how many a solution has to be better.
+#: The tolerance of EM on the way, and the least gain that counts as an improvement, in nats a row.
+#: GAIN is above ROUGH, so that a solution does not seem better because EM went on a little longer.
+#: Both are round numbers that were not tuned.
 ROUGH, GAIN = 1e-4, 3e-4
-#: Times that the numbers are gone through, down and up.
+#: The most times that the sweep goes down and up. This is a round number that was not tuned; it
+#: ends earlier if nothing improves.
 ROUNDS = 3
 
 
 class Sweep:
-    """Solutions by their number of components, as far as they are known: ``found``.
+    """The solutions found so far, by their number of components (``found``).
 
-    ``likelihood_of`` gives the likelihood of a mixture of m components, which are all of the same
-    rows. The solutions are rough, good enough to be compared; ``callback`` is told of each.
+    ``likelihood_of`` gives the likelihood for m components; all are of the same rows. The solutions
+    are rough, but good enough to be compared. ``callback`` is called for each.
     """
 
     def __init__(
@@ -45,10 +50,10 @@ class Sweep:
         self.rough, self.max_iter = max(tol, ROUGH), max_iter
         self.found: dict[int, EMResult] = {}
         self.interrupted, self.n_iter = False, 0
-        self._unused: dict[int, set[int]] = {}  # numbers to which a solution has not led yet
+        self._unused: dict[int, set[int]] = {}  # numbers not yet tried from a solution
 
     def grow(self) -> None:
-        """One component more than so far, from cuts through the last solution and from k-means."""
+        """Find a solution with one component more, from cuts of the last one and from k-means."""
         m = len(self.found) + 1
         likelihood = self.likelihood_of(m)
         if m == 1:
@@ -57,7 +62,7 @@ class Sweep:
             self._step(m - 1, m, plain=True)
 
     def settle(self, numbers: Iterable[int]) -> None:
-        """Down and up again through neighbouring numbers, as long as something improves."""
+        """Go down and up again through neighbouring numbers, as long as something improves."""
         pairs = [(m, m + 1) for m in sorted(numbers) if m + 1 in self.found]
         for _ in range(ROUNDS):
             better = [self._step(high, low) for low, high in reversed(pairs) if low > 1]
@@ -66,7 +71,7 @@ class Sweep:
                 return
 
     def _step(self, source: int, target: int, plain: bool = False) -> bool:
-        """From the solution of one number to that of the next, unless it has been there."""
+        """Try to reach a better solution of one number from that of its neighbour, once."""
         if self.interrupted or target not in self._unused[source]:
             return False
         self._unused[source].discard(target)
@@ -81,14 +86,14 @@ class Sweep:
         return self._consider(target, starts)
 
     def _consider(self, m: int, starts: Callable[[], list[Parameters]]) -> bool:
-        """EM from the best of some starts; whether it leads to a better solution than is known."""
+        """Run EM from the best of some starts; whether it finds a better solution than is known."""
         likelihood, before = self.likelihood_of(m), self.found.get(m)
         known = -np.inf if before is None else before.log_posterior
         try:
             made = starts()
             if not made:  # nothing can be cut
                 made = [next(plain_starts(likelihood, m, self.rng))]
-            trials = likelihood.look_at(made, FIRST_STEPS)
+            trials = likelihood.try_steps(made, FIRST_STEPS)
             self.n_iter += len(made) * FIRST_STEPS
             best = max(trials, key=lambda trial: trial.worth)
             if best.log_posterior > known - PROMISING and not best.interrupted:

@@ -6,11 +6,16 @@ from momentmix.covariance import Kind
 from momentmix.matching.identifiability import parameter_count
 from momentmix.tensors.packed import total_size
 
-#: Distinct moments and parameters up to which a fit holds the moments and their Jacobian.
+#: With at most so many distinct moments and parameters, a fit holds the moments and their Jacobian.
+#: 3,100 has room for order 4 of 14 features (3,060) and order 5 of 10 (3,003), and the Jacobian
+#: takes 17 MB at most. The numbers decide time and the order that "auto" takes; neither was tuned.
 EXPLICIT_MOMENTS, EXPLICIT_PARAMETERS = 3100, 700
-#: Distinct moments up to which a pass over the data is spent on them (128 MiB).
+#: The most distinct moments that are formed in a pass over the data: they take 128 MiB. This is a
+#: round number that was not tuned; more moments would take more memory.
 MOST_MOMENTS = 1 << 24
-#: Evaluations of the cost in a fit, for comparing ways to do it.
+#: The number of evaluations of the cost in a fit, as it is assumed to compare the times with and
+#: without moment tensors. This is a round number. benchmarks/README.md, "Moments or samples", shows
+#: that the choice is wrong only where the times hardly differ.
 EVALUATIONS = 200
 
 
@@ -23,9 +28,10 @@ def is_explicit(kind: Kind, m: int, n: int, order: int) -> bool:
 def tensors_pay(p: int, kind: Kind, m: int, n: int, order: int) -> bool:
     """Whether one pass that makes moments is cheaper than a pass for each evaluation of the cost.
 
-    In multiplications, with factors measured by benchmarks/tensors.py: a pass to the moments takes
-    N = C(n+d, d) a row; an evaluation from rows about 2 (n + q) + 12 d a row and component, q the
-    numbers of one covariance; one from moments about 2 n C(n+d-1, d-1) a component.
+    Costs are in multiplications, with factors measured by benchmarks/tensors.py. A pass that makes
+    moments takes N = C(n+d, d) per row. An evaluation from rows takes about 2 (n + q) + 12 d per
+    row and component, for q numbers in a covariance. One from moments takes about
+    2 n C(n+d-1, d-1) per component.
     """
     if is_explicit(kind, m, n, order):
         return True

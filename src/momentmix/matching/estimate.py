@@ -20,20 +20,24 @@ from momentmix.support.parallel import parallel_map, single_threaded_blas, worke
 from momentmix.support.progress import Progress
 from momentmix.tensors.packed import total_size
 
-#: Work of a Gauss–Newton step (moments × parameters²) from which starts are not wasted.
+#: If a Gauss–Newton step takes more work than this (moments × parameters²), starts are costly: they
+#: run on all threads, and fewer of them have to agree. This is a round number that was not tuned.
 COSTLY_STEP = 3e6
-#: Costly starts that must end at the lowest cost found before no more are tried.
+#: If starts are costly, this many must end at the lowest cost; two are the least that can agree.
 AGREEING = 2
-#: Steps of an implicit fit after its cost is level, which the gradient is not yet.
+#: When the cost of an implicit fit no longer falls, up to this many more steps shrink the gradient.
+#: This is a round number that was not tuned; it affects the last digits of the result.
 LAST_STEPS = 6
-#: Starts at most, where nobody says how many: of explicit fits, which are cheap, and of others.
+#: The most starts of a fit by default: explicit fits are cheap, and implicit ones are not. These
+#: are round numbers that were not tuned; more starts take longer and miss less.
 EXPLICIT_STARTS, IMPLICIT_STARTS = 60, 4
 
 
 class MixtureMoments:
-    """The moments of data, and the mixtures that have them; ``n_init`` None tries until some agree.
+    """The moments of data, and fits of mixtures to them.
 
-    ``floor`` bounds the covariance of a single component from below.
+    If ``n_init`` is None, starts are made until some agree. ``floor`` bounds the covariance of a
+    single component from below.
     """
 
     def __init__(
@@ -47,26 +51,26 @@ class MixtureMoments:
         return MomentMatching.of(self.model, self.data)
 
     def with_order(self, order: int) -> MixtureMoments:
-        """The same data up to another order, each moment weighted as its order is."""
+        """The same data up to another order, with the weights of the orders."""
         weights = list(self.model.weights)[: order + 1]
         model = replace(self.model, order=order, weights=weights, explicit=True)
         return MixtureMoments(model, self.data, self.init, self.n_init, self.floor)
 
     def single(self) -> Fit:
-        """One component: the mean and the covariance, which every method agrees on."""
+        """One component, which has the mean and the covariance of the data."""
         kind = self.model.kind
         mean, covariance = mean_and_spread(self.data, kind.diagonal)
-        spread = kind.raised(kind.repeated(1, covariance), self.floor)
+        spread = kind.raise_to(kind.repeat(1, covariance), self.floor)
         parameters = Parameters(np.ones(1), mean[None], spread)
         passes = self.data.passes
         return Fit(parameters, 0.0, n_iter=1, n_passes=passes, converged=True, history=(0.0,))
 
     def guess(self, rng: np.random.Generator) -> Parameters:
-        """Components at random points: what there is before anything was tried."""
+        """Components at random points, for a fit that is interrupted before its first start."""
         return around_points(self.model.kind, normal_points(self.data, rng)[: self.model.m])
 
     def estimate(self, rng: np.random.Generator, start: Parameters | None, verbose: int = 0) -> Fit:
-        """The best of several moment fits, or that from a start."""
+        """The best of several moment fits, or the fit from ``start`` if it is given."""
         starts = [start] if start is not None else self._starts(rng)
         with Progress(verbose, len(starts)) as progress:
             rough = self._fewer.matching if start is None else None
@@ -74,7 +78,7 @@ class MixtureMoments:
 
     @property
     def _fewer(self) -> MixtureMoments:
-        """The same with as many orders as find the valley, if the others are for precision."""
+        """The same with the fewest orders that find the right minimum; the others add precision."""
         model = self.model
         if model.weighting == "optimal":
             for order in range(needed_order(model.kind, model.m, model.n), model.order):
@@ -92,7 +96,7 @@ class MixtureMoments:
     def starts(
         self, points: np.ndarray, weights: np.ndarray | None, count: int, rng: np.random.Generator
     ) -> list[Parameters]:
-        """So many starts among points (p, n) of weights (p,), or from the moments themselves."""
+        """``count`` starts among points (p, n) of weights (p,), or from the moments themselves."""
         return moment_starts(self.data, self.model, self.init, points, weights, count, rng)
 
 
@@ -102,11 +106,12 @@ def match_moments(
     callback: Callback | None = None,
     rough: MomentMatching | None = None,
 ) -> Fit:
-    """The best of several moment fits by their cost, which ``rough`` may be that of fewer moments.
+    """The best of several moment fits by their cost.
 
-    Explicit fits stop trying once several starts agree, and are then carried on until rounding
-    ends them, first by the weight of normal data and at last by that of the mixture found. If they
-    are to be starts of something else, the last will do, as far as it leads ahead.
+    Explicit fits try starts until several agree, on the fewer moments of ``rough`` if it is given.
+    The best is then carried on until rounding ends it: first with the weight for normal data, and
+    last with the weight for the mixture found. A fit that is only a start of EM skips the first of
+    these, and ends the last at its tolerance.
     """
     found: list[Matched] = []
     try:
@@ -116,7 +121,7 @@ def match_moments(
                 _explore(first, starts, found, callback)
                 fit = _best(found, starts[0])
                 if not fit.interrupted:
-                    fit = _refined(first, matching, fit)
+                    fit = _refine(first, matching, fit)
         else:
             for start in starts:
                 found.append(matching.solve(start, strict=True, callback=callback))
@@ -124,7 +129,7 @@ def match_moments(
                     break
             fit = _best(found, starts[0])
             if fit.converged and not fit.interrupted:
-                fit = _sharpened(matching, fit)
+                fit = _sharpen(matching, fit)
     except KeyboardInterrupt:
         fit = replace(_best(found, starts[0]), interrupted=True)
     return replace(fit, n_passes=matching.passes(fit.n_passes))
@@ -136,7 +141,7 @@ def _explore(
     found: list[Matched],
     callback: Callback | None,
 ) -> None:
-    """Starts side by side, to a loose tolerance, until enough of them agree; added to ``found``."""
+    """Fit starts to a loose tolerance until enough of them agree; append them to ``found``."""
     model = matching.model
     work = total_size(model.n, model.order) * parameter_count(model.kind, model.m, model.n) ** 2
     costly = work > COSTLY_STEP
@@ -159,7 +164,7 @@ def _explore(
 
 
 def _best(found: Sequence[Matched], start: Parameters) -> Fit:
-    """The solution of lowest cost; of those equal to it the first, whatever rounding did."""
+    """The solution of lowest cost; of several that are equal to rounding, the first."""
     if not found:
         return Fit(start, np.inf)
     lowest = min(matched.solution.value for matched in found)
@@ -167,11 +172,11 @@ def _best(found: Sequence[Matched], start: Parameters) -> Fit:
     best = next(matched for matched in found if matched.solution.value <= level)
     passes = sum(matched.solution.n_passes for matched in found)
     interrupted = any(matched.solution.interrupted for matched in found)
-    return replace(_adopted(Fit(start, n_passes=passes), best), interrupted=interrupted)
+    return replace(_adopt(Fit(start, n_passes=passes), best), interrupted=interrupted)
 
 
-def _adopted(fit: Fit, matched: Matched) -> Fit:
-    """The fit carried on to another solution."""
+def _adopt(fit: Fit, matched: Matched) -> Fit:
+    """The fit with another solution in place of its own."""
     parameters, solution, bound = matched
     return replace(
         fit,
@@ -185,34 +190,34 @@ def _adopted(fit: Fit, matched: Matched) -> Fit:
     )
 
 
-def _sharpened(matching: MomentMatching, fit: Fit) -> Fit:
-    """A few steps more while the gradient shrinks, so that rounding on the way does not show."""
+def _sharpen(matching: MomentMatching, fit: Fit) -> Fit:
+    """Take a few more steps while the gradient shrinks, so that rounding does not show."""
     last = matching.solve(fit.parameters, strict=True, tol=0.0, max_iter=LAST_STEPS)
     fit = replace(fit, n_passes=fit.n_passes + last.solution.n_passes)
     if last.solution.value > fit.objective + 1e-9 * abs(fit.objective):
         return fit
-    return replace(_adopted(fit, last), converged=True)
+    return replace(_adopt(fit, last), converged=True)
 
 
-def _refined(first: MomentMatching, matching: MomentMatching, fit: Fit) -> Fit:
-    """On from a good start until rounding ends it, and once more by the weight it makes known.
+def _refine(first: MomentMatching, matching: MomentMatching, fit: Fit) -> Fit:
+    """Carry a good start on until rounding ends it, and again with the weight that follows from it.
 
-    Each ends at rounding, so that the result does not depend on the way that led to it.
+    Both end at rounding, so the result does not depend on the start.
     """
     model = matching.model
     if not model.rough:
         last = first.solve(fit.parameters, strict=True, tol=0.0)
-        # From free covariances back above the floor, the way may lead into another valley.
+        # Covariances that were raised above the floor may lead to another, worse minimum.
         if last.solution.value <= 1.01 * fit.objective + first.zero:
-            fit = _adopted(fit, last)
+            fit = _adopt(fit, last)
         if last.solution.interrupted:
             return replace(fit, interrupted=True)
     if model.weighting == "optimal" and fit.objective > 1e-20:
-        efficient = matching.weighted_for(fit.parameters)
+        efficient = matching.weight_for(fit.parameters)
         last = efficient.solve(fit.parameters, strict=True, tol=model.tol if model.rough else 0.0)
-        # A weight that lets a component run off to nowhere is no improvement.
+        # Refuse a weight that lets a component run off to infinity.
         size = np.linalg.norm(fit.parameters.means, axis=1).max()
         if np.linalg.norm(last.parameters.means, axis=1).max() < 3 * size + 3:
-            fit = _adopted(fit, last)
+            fit = _adopt(fit, last)
         fit = replace(fit, interrupted=last.solution.interrupted)
     return fit

@@ -13,8 +13,8 @@ from momentmix.data.parameters import Parameters
 class Agreement(NamedTuple):
     """How many starts of a search came to the same groups."""
 
-    starts: int  #: that were followed to an end
-    agreeing: int  #: of them that ended at the groups of the best
+    starts: int  #: the number of starts that were followed to their end
+    agreeing: int  #: how many of them ended at the groups of the best
     gap: float  #: nats a row from the best to the best of the others; infinite if there are none
 
     @property
@@ -38,22 +38,22 @@ class Agreement(NamedTuple):
 class Fit:
     """A mixture and the way to it, in the coordinates of the fit or, restored, in those of X.
 
-    What was not looked at is NaN. ``objective``, the moment cost, lacks the constant ‖M̂‖² where
-    moments are implicit; log-likelihoods are means over the samples.
+    Values that were not computed are NaN. ``objective``, the moment cost, lacks the constant ‖M̂‖²
+    if moments are implicit. Log-likelihoods are means over the samples.
     """
 
     parameters: Parameters
     objective: float = np.nan
     log_likelihood: float = np.nan
     log_posterior: float = np.nan  # the log-likelihood less the penalty of the prior
-    n_iter: int = 0  # of the last run of the solver that gave the result
-    n_passes: int = 0  # over the data in all
+    n_iter: int = 0  # the iterations of the last run of the solver that gave the result
+    n_passes: int = 0  # the passes over the data in all
     converged: bool = False
     interrupted: bool = False
     history: tuple[float, ...] = ()  # the moment cost after each iteration
-    log_likelihoods: tuple[float, ...] = ()  # that the starts have led to
-    agreement: Agreement | None = None  # of the starts, where there was a search
-    bound: float = 0.0  # that a fit of moments kept variances above; 0 if it did not have to
+    log_likelihoods: tuple[float, ...] = ()  # where each start has ended
+    agreement: Agreement | None = None  # how far the starts agree; None without a search
+    bound: float = 0.0  # the lower bound that a moment fit had to put on variances, or 0
     prior_strength: float = 0.0  # in rows; 0 without a prior
-    curvature: np.ndarray | None = None  # -∂² of the log posterior a row, where it is known
-    widths: np.ndarray | None = None  # of the box of a background, in the units of X; None: none
+    curvature: np.ndarray | None = None  # the negative Hessian of the log posterior, if known
+    widths: np.ndarray | None = None  # of the box of a background, in the units of X, if any

@@ -20,19 +20,22 @@ from momentmix.support.array import to_numpy
 from momentmix.tensors.isserlis import hermite_factor, moment_covariance
 from momentmix.tensors.packed import multiplicities, order_starts
 
-#: Share of the moments' own square below which a cost counts as zero.
+#: A cost below this share of the squared moments counts as zero: the moments then agree to about
+#: nine digits. This is a round number; no sampling noise is that small.
 ZERO = 1e-18
-#: Share of the identity in the correlation matrix of the moments, against its smallest eigenvalues.
+#: This multiple of the identity is added to the correlation matrix of the moments, so that its
+#: smallest eigenvalues do not decide the weights. This is a round number that was not tuned.
 RIDGE = 0.01
-#: The largest variance, in units of the data, and the largest share of the average variance of
-#: components, to which those are raised that came out negative.
+#: Negative variances are raised to at most WIDEST, in units of the data, and to at most the share
+#: WIDEST_SHARE of the average variance of components. These are round numbers that were not tuned:
+#: larger ones widen narrow components, and smaller ones leave peaks.
 WIDEST, WIDEST_SHARE = 0.1, 0.25
 
 
 Augmentation = Literal["implicit", "post-processing", "free"]
 SolverName = Literal["auto", "gauss-newton", "lbfgs"]
-#: One weight an order; the inverse covariance of moments of normal samples; that at first, and then
-#: the one of samples of the mixture found.
+#: How residuals are weighted. "orders": one weight for each order. "hermite": the inverse
+#: covariance of moments of normal samples. "optimal": first that, then the one for the mixture.
 Weighting = Literal["orders", "hermite", "optimal"]
 
 
@@ -52,8 +55,8 @@ class Model:
     max_iter: int
     tol: float
     explicit: bool  # hold the moments and their Jacobian, rather than inner products alone
-    rough: bool = False  # as a start of something better, and not as an estimate of its own
-    mixture: bool = True  # the weights are those of a mixture, with sum 1
+    rough: bool = False  # the fit is only a start of EM, and not an estimate of its own
+    mixture: bool = True  # the weights sum to 1
 
 
 class Matched(NamedTuple):
@@ -61,16 +64,14 @@ class Matched(NamedTuple):
 
     parameters: Parameters
     solution: Solution
-    bound: float = 0.0  # that variances were kept above, because these moments do not tell them
+    bound: float = 0.0  # the lower bound of variances that the moments do not determine
 
 
 class MomentMatching:
-    """The moments of some data, to be matched from any start.
+    """The moments of some data, to be matched from any start."""
 
-    ``agreeing``: cheap starts that must end at the lowest cost found before no more are tried, of
-    which they must be half as well.
-    """
-
+    #: If starts are cheap, they end when at least this many, and at least half of them, have the
+    #: lowest cost. This is a round number that was not tuned; more starts miss less and cost time.
     agreeing = 8
 
     def __init__(self, model: Model, source: MomentSource, moments: np.ndarray | None) -> None:
@@ -79,7 +80,7 @@ class MomentMatching:
         self.factor: Factor | None = None
         if model.explicit and model.weighting != "orders":
             self.factor = hermite_factor(model.n, model.order)
-        self.zero = 0.0  # below it a cost is zero to rounding; of implicit costs nobody knows
+        self.zero = 0.0  # a cost below it is zero to rounding; unknown for implicit costs
         if self.moments is not None:
             scale = np.repeat(model.weights, np.diff(order_starts(model.n, model.order)))
             squares = self.moments**2 * scale * multiplicities(model.n, model.order)
@@ -87,7 +88,7 @@ class MomentMatching:
 
     @classmethod
     def of(cls, model: Model, data: Data) -> MomentMatching:
-        """That of data, of which explicit moments are taken here."""
+        """The matching for some data, whose moments are computed here if they are explicit."""
         return cls(model, data, data.moments(model.order) if model.explicit else None)
 
     def objective(self, parametrisation: Parametrisation) -> PackedObjective | ImplicitObjective:
@@ -95,12 +96,12 @@ class MomentMatching:
             return ImplicitObjective(parametrisation, self.source, self.model.weights)
         return PackedObjective(parametrisation, self.moments, self.model.weights, self.factor)
 
-    def weighted_for(self, parameters: Parameters) -> MomentMatching:
-        """The same with residuals weighted by the inverse covariance that moments of samples have.
+    def weight_for(self, parameters: Parameters) -> MomentMatching:
+        """The same with the efficient weight of the generalised method of moments.
 
-        The samples being from a mixture with these parameters: the efficient weight of the
-        generalised method of moments, estimated from a first fit. It needs no pass over the data,
-        because the covariance of moments up to d follows from the mixture's moments up to 2d.
+        It is the inverse covariance of moments of samples from a mixture with these parameters,
+        which a first fit has estimated. It needs no pass over the data, because the covariance of
+        moments up to order d follows from the mixture's moments up to order 2d.
         """
         model = self.model
         covariance = model.kind.of(parameters.covariances, model.n)
@@ -112,12 +113,12 @@ class MomentMatching:
         correlation = S * np.outer(scale, scale) + RIDGE * np.eye(len(S))
         L = np.linalg.cholesky(correlation)
         other = copy(self)
-        # Rows along memory, as products with it want them.
+        # Products with it are faster if its rows are contiguous in memory.
         other.factor = np.ascontiguousarray(dtrtri(L, lower=1)[0] * scale)
         return other
 
     def passes(self, evaluations: int) -> int:
-        """Passes over the rows that the moments, or so many evaluations of the cost, took."""
+        """The passes over the rows that moments, or some evaluations of the cost, have taken."""
         return self.source.passes * (1 if self.model.explicit else evaluations)
 
     def solve(
@@ -131,46 +132,47 @@ class MomentMatching:
     ) -> Matched:
         """Match the moments from a start.
 
-        Covariances are free at first, which makes the cost well scaled. If some come out below
-        the floor, they are raised to the size of the errors (``strict`` false: good enough for EM
-        to go on), or the fit goes on with factors, which keep them above that.
+        Covariances are free at first, which makes the cost well scaled. If some come out below the
+        floor, they are raised to about the size of their error if ``strict`` is false, which is
+        good enough for a start of EM. Otherwise the fit goes on with factors of covariances, which
+        stay above that bound.
         """
         model = self.model
         free = self._parametrisation(model.floor if model.solver == "lbfgs" else None)
         tol = model.tol if tol is None else tol
         max_iter = model.max_iter if max_iter is None else max_iter
         solution = self._minimise(free, start, callback, tol, max_iter)
-        parameters = self._decoded(free, solution)
+        parameters = self._decode(free, solution)
         covariances = parameters.covariances
         lowest = model.kind.smallest_variance(covariances)
         if lowest >= model.floor:
             return Matched(parameters, solution)
         if not strict or solution.interrupted:
             level = min(WIDEST, max(model.floor, 1e-3, -lowest))
-            raised = model.kind.raised(covariances, level)
+            raised = model.kind.raise_to(covariances, level)
             return Matched(parameters._replace(covariances=raised), solution, level)
         level = max(model.floor, self._error_of_variances(parameters, lowest))
         bounded = self._parametrisation(level)
-        raised = model.kind.raised(covariances, max(0.01, 2 * level))
+        raised = model.kind.raise_to(covariances, max(0.01, 2 * level))
         inside = parameters._replace(covariances=raised)
         second = self._minimise(bounded, inside, callback, tol, max_iter)
-        return Matched(self._decoded(bounded, second), second.after(solution), level)
+        return Matched(self._decode(bounded, second), second.after(solution), level)
 
     def _error_of_variances(self, parameters: Parameters, lowest: float) -> float:
-        """How far variances may be wrong, if the lowest of a free fit came out so.
+        """The likely error of variances, given the lowest variance of a free fit.
 
-        One that is negative errs by its size at least. A fit bounded by next to nothing would end
-        there, and have no density to speak of where the rows are. But narrow components must not
-        be widened much for the sake of one that is badly known. Of the average variance, parts
-        that are negative count as nothing.
+        A negative variance is wrong by at least its size. With too low a bound, the next fit would
+        end at the bound, in a peak that misses the rows. But narrow components must not be widened
+        much because of one that is badly determined, so the average variance limits the bound;
+        negative variances count as zero in it.
         """
         kind = self.model.kind
-        raised = kind.of(kind.raised(parameters.covariances, self.model.floor), self.model.n)
+        raised = kind.of(kind.raise_to(parameters.covariances, self.model.floor), self.model.n)
         traces = np.trace(to_numpy(raised.matrices()), axis1=1, axis2=2)
         average = float(np.average(np.broadcast_to(traces, self.model.m))) / self.model.n
         return min(-lowest, WIDEST, WIDEST_SHARE * average)
 
-    def _decoded(self, parametrisation: Parametrisation, solution: Solution) -> Parameters:
+    def _decode(self, parametrisation: Parametrisation, solution: Solution) -> Parameters:
         weights, means, covariances = parametrisation.decode(solution.x)
         if self.model.mixture:
             weights = weights / weights.sum()
@@ -194,7 +196,7 @@ class MomentMatching:
         x = parametrisation.encode(*start)
         with np.errstate(all="ignore"):
             if self.model.solver == "lbfgs":
-                # It has no way to go on to rounding, where the cost tells nothing any more.
+                # L-BFGS cannot go on to rounding, where the cost no longer shows progress.
                 tol = max(tol, 1e-14)
                 return lbfgs(objective, x, callback=callback, tol=tol, max_iter=max_iter)
             return gauss_newton(objective, x, callback=callback, tol=tol, max_iter=max_iter)

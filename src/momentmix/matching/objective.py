@@ -1,8 +1,8 @@
 """The moment-matching cost Σ_k w_k ‖M_k(θ) - M̂_k‖², its gradient and its Gauss–Newton equations.
 
-Two forms of one cost. ``PackedObjective`` holds the distinct moments and is an ordinary
-least-squares problem; it serves few features. ``ImplicitObjective`` forms no tensor and reads the
-data at every evaluation; it serves many. In both, the data side is any distribution.
+The cost has two forms. ``PackedObjective`` holds the distinct moments and is an ordinary
+least-squares problem, for few features. ``ImplicitObjective`` forms no tensor and reads the data at
+every evaluation, for many features. In both, the data can be any distribution.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class PackedObjective:
             in_cov = p.kind.gradient_of_matrices(shares, covariance_jacobian(M, p.n, self.d))
         jacobian = p.pullback(x, M.T, weighted, in_cov)
         residual = shares @ M - self.moments
-        jacobian = self.weighted(jacobian)
+        jacobian = self.weight(jacobian)
         if self.factor is None:
             residual = self.roots * residual
             back = self.roots * residual
@@ -82,8 +82,8 @@ class PackedObjective:
             slope = 2 * np.tensordot(back, in_cov, axes=1)
         return residual, jacobian, slope
 
-    def weighted(self, columns: np.ndarray) -> np.ndarray:
-        """Residuals (N, …) as the cost weights them."""
+    def weight(self, columns: np.ndarray) -> np.ndarray:
+        """Residuals (N, …) multiplied by the roots of the weights, or by the factor."""
         if self.factor is None:
             return self.roots[:, None] * columns
         return _times(self.factor, columns)
@@ -103,14 +103,14 @@ class PackedObjective:
 
 
 def _times(factor: Factor, J: np.ndarray) -> np.ndarray:
-    """factor J, the factor being sparse or lower triangular, in half the work of a full one."""
+    """factor @ J; a lower triangular factor takes half the work of a full matrix."""
     if not isinstance(factor, np.ndarray):
         return factor @ J
     return dtrmm(1.0, factor.T, J.T, side=1, lower=0).T
 
 
 class DirectEquations:
-    """2JᵀJ as a matrix; for few parameters."""
+    """2JᵀJ as a matrix, for few parameters."""
 
     def __init__(self, H: np.ndarray) -> None:
         self.H = H
@@ -126,9 +126,9 @@ class DirectEquations:
 
 
 class ImplicitObjective:
-    """The cost through inner products of moments alone, without the constant ‖M̂‖².
+    """The cost from inner products of moments, without the constant ‖M̂‖².
 
-    ‖M_θ‖² - 2⟨M_θ, M̂⟩; each evaluation reads the data once.
+    It is ‖M_θ‖² - 2⟨M_θ, M̂⟩, and each evaluation reads the data once.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class ImplicitObjective:
         self.n_passes = 0
 
     def pull(self, x: np.ndarray, products: InnerProducts) -> np.ndarray:
-        """The gradient in x of Σ_i λ_i u_i, u_i the inner products of the atoms at x."""
+        """The gradient in x of Σ_i λ_i u_i for the inner products u_i of the atoms at x."""
         values, means, covariances = products
         assert means is not None
         in_cov = np.empty((self.parametrisation.m, 0))
@@ -160,7 +160,7 @@ class ImplicitObjective:
 
 
 class ImplicitEquations:
-    """2JᵀJ as products with vectors, which never touch the data, and conjugate gradients.
+    """2JᵀJ as products with vectors, without reading the data, for conjugate gradients.
 
     ⟨Ju, Jv⟩ is the derivative of ⟨M_θ, M_θ'⟩ in θ along v and in θ' along u. The moment of the
     derivative along u is that of 2m atoms of opposite signs, at θ ± εu, so JᵀJu is one gradient of
@@ -180,7 +180,7 @@ class ImplicitEquations:
         weights = np.concatenate([ahead.weights, -behind.weights]) / (2 * eps)
         means = np.concatenate([ahead.means, behind.means])
         p = parametrisation
-        covariance = p.kind.stacked(ahead.covariance.array, behind.covariance.array, p.m, p.n)
+        covariance = p.kind.stack(ahead.covariance.array, behind.covariance.array, p.m, p.n)
         tangent = Atoms(weights, means, covariance, np)
         form = bilinear(self.P, tangent, self.objective.weights, gradient=True)
         return 2 * self.objective.pull(x, form)
@@ -213,8 +213,8 @@ class Preconditioner:
     """The part of 2JᵀJ that couples components but treats all features alike.
 
     For a pair of atoms ∂²Ψ/∂μ∂μ̃ᵀ = (∂F/∂κ_1) I + terms of low rank or small, and likewise for the
-    covariances with ∂F/∂κ_2, so the matrices Γ = λ_i λ_j ∂F/∂κ (m × m) times identities come close
-    to 2JᵀJ; they are what makes overlapping components hard to tell apart.
+    covariances with ∂F/∂κ_2. So the matrices Γ = λ_i λ_j ∂F/∂κ (m × m) times identities come close
+    to 2JᵀJ. They are nearly singular where components overlap, which slows conjugate gradients.
     """
 
     def __init__(self, objective: ImplicitObjective, x: np.ndarray, P: Atoms) -> None:
@@ -240,7 +240,7 @@ class Preconditioner:
         else:
             softmax = np.diag(shares) - pairs
             in_weights = 2 * softmax @ psi @ softmax
-        covariances = p.kind.pooled_coupling(covariances, p.n)
+        covariances = p.kind.pool_coupling(covariances, p.n)
         self.p, self.scale = p, p.covariances.scale(rest)
         blocks = [in_weights, means] + [covariances] * (len(covariances) > 0)
         self.blocks = [_definite(block) for block in blocks]
@@ -268,8 +268,7 @@ class Preconditioner:
 def _definite(block: np.ndarray) -> np.ndarray:
     """A symmetric matrix with its eigenvalues raised to be clearly positive.
 
-    Components without weight have none, and numbers that overflow lead nowhere: such a block
-    becomes the identity.
+    A block that is zero, as for components without weight, or not finite becomes the identity.
     """
     if not np.all(np.isfinite(block)) or not np.any(block):
         return np.eye(len(block))

@@ -1,4 +1,4 @@
-"""How much each order counts in the cost, where nobody says: the inverse of its sampling noise."""
+"""The default weight of each order in the cost: the inverse of its sampling noise."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ def gaussian_weights(order: int) -> list[float]:
 def sampling_weights(X: np.ndarray, weights: np.ndarray | None, order: int) -> list[float]:
     """1/k! times the ratio of normal sampling noise to that of the data, order by order.
 
-    The noise of order k is tr S_kk, S the covariance of x^{⊗k}: E‖x‖^2k - ‖M_k‖², of which the
-    second term is small and left out. Under N(0, I) it is n (n+2) ··· (n+2k-2). Heavy tails make
-    the ratio small for high orders.
+    The noise of order k is the trace of the covariance of x^{⊗k}, E‖x‖^2k - ‖M_k‖², whose second
+    term is small and left out. Under N(0, I) it is n (n+2) ··· (n+2k-2). Heavy tails make the ratio
+    small for high orders.
     """
     n = X.shape[1]
     squares = np.sum(X * X, axis=1)

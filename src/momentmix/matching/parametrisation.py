@@ -16,9 +16,9 @@ class Parametrisation:
     * "implicit": the weights are softmax of their numbers, so they sum to 1.
     * "post-processing": the paper's free last coordinate. Component j has numbers (t, a, B) and
       stands for the atom with λ = t^d / m, μ = a / t, Σ = B / t²; t is its last coordinate over ω.
-      The weights sum to 1 only as well as order 0 is fitted; t < 0 means the same as -t. Of the
-      order d alone it is λ μ^{⊗d} = a^{⊗d} / m whatever t: t stays where it is.
-    * "free": the weights are their numbers, of any sign.
+      The weights sum to 1 only as well as order 0 is fitted, and t and -t mean the same. If order d
+      alone is fitted, λ μ^{⊗d} = a^{⊗d} / m does not depend on t, and t stays where it is.
+    * "free": the weights are the numbers themselves, of any sign.
 
     With ``floor``, covariances are given by factors and stay above it; without, they are free.
     """
@@ -56,7 +56,7 @@ class Parametrisation:
         return np.concatenate([first, means.reshape(-1), self.covariances.encode(covariances)])
 
     def decode(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Weights, means and covariances; the weights of the homogeneous form as they are."""
+        """Weights, means and covariances; weights of the homogeneous form need not sum to 1."""
         first, means, rest = self.split(x)
         covariances = self.covariances.decode(rest)
         if self.free:

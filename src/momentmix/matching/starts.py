@@ -1,4 +1,4 @@
-"""Where moment fits start: at some means, with equal weights and a common covariance."""
+"""The starts of moment fits: some means, with equal weights and equal covariances."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from momentmix.support.array import to_numpy
 from momentmix.tensors.dense import unpack
 from momentmix.tensors.packed import order_slice
 
-#: Points among which starts are chosen where there are no rows.
+#: Without rows, starts are chosen among this many points drawn from a Gaussian. This is a round
+#: number that was not tuned; it affects starts alone.
 DRAWS = 2000
 
 
@@ -32,13 +33,13 @@ def random_points(
 def spread_points(
     X: np.ndarray, weights: np.ndarray | None, m: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """k-means++: rows far from each other."""
+    """Rows that k-means++ draws far from each other."""
     seed = int(rng.integers(2**31))
     return kmeans_plusplus(X, m, sample_weight=weights, random_state=seed)[0]
 
 
 def normal_points(data: Data, rng: np.random.Generator) -> np.ndarray:
-    """Points with the mean and covariance of the data, which is all that is known before a fit."""
+    """Gaussian points with the mean and covariance of the data."""
     mean, covariance = mean_and_covariance(data)
     values, vectors = np.linalg.eigh(covariance)
     root = (vectors * np.sqrt(np.maximum(values, 0))) @ vectors.T
@@ -48,22 +49,22 @@ def normal_points(data: Data, rng: np.random.Generator) -> np.ndarray:
 def spectral_means(data: Data, m: int, rng: np.random.Generator) -> np.ndarray:
     """Means from a symmetric CP of the third moment, in the subspace where the means differ.
 
-    Centred means span m-1 dimensions: the leading eigenvectors of the covariance, where they stand
-    out from the noise. The residual spread is taken as noise and the third moment of the projected
-    data, debiased, decomposed by power iteration with deflation (§5 of Pereira–Kileel–Kolda; the
-    third moment does not change with the variance of isotropic noise around a zero mean).
+    Centred means span m-1 dimensions, those of the leading eigenvectors of the covariance if the
+    means stand out from the noise. The third moment of the projected data is decomposed by power
+    iteration with deflation (§5 of Pereira–Kileel–Kolda). It needs no debiasing, because isotropic
+    noise around a zero mean does not change it.
     """
     r = min(m - 1, data.n)
     if r == 0:
         return np.zeros((m, data.n))
     second = to_numpy(unpack(data.moments(2)[order_slice(data.n, 2)], data.n, 2))
     basis = np.linalg.eigh(second)[1][:, -r:]
-    T = to_numpy(unpack(data.compressed(basis, 3).moments(3)[order_slice(r, 3)], r, 3))
+    T = to_numpy(unpack(data.compress(basis, 3).moments(3)[order_slice(r, 3)], r, 3))
     points = []
     for _ in range(m):
         best, vector = -np.inf, np.zeros(r)
         for _ in range(6):
-            v = rng.normal(size=data.n) @ basis  # whatever the signs of the eigenvectors
+            v = rng.normal(size=data.n) @ basis  # signs of eigenvectors do not matter
             for _ in range(50):
                 v = np.einsum("abc,b,c->a", T, v, v)
                 v /= max(np.linalg.norm(v), 1e-300)
@@ -79,21 +80,14 @@ def spectral_means(data: Data, m: int, rng: np.random.Generator) -> np.ndarray:
 Init: TypeAlias = Literal["auto", "random", "k-means++", "spectral"]
 INITS: tuple[Init, ...] = ("random", "k-means++", "spectral", "auto")
 Draw: TypeAlias = Callable[[np.ndarray, np.ndarray | None, int, np.random.Generator], np.ndarray]
-#: Starts at points drawn from the data.
+#: The kinds of start that draw points from the data.
 POINTS: dict[str, Draw] = {"random": random_points, "k-means++": spread_points}
-#: What comes nearest here to the starts of EM, by the names that scikit-learn gives those.
-NEAREST: dict[str, Init] = {
-    "kmeans": "k-means++",
-    "k-means++": "k-means++",
-    "random": "random",
-    "random_from_data": "random",
-}
 
 
 def around_points(kind: Kind, means: np.ndarray, share: float = 0.5) -> Parameters:
-    """Equal weights, and covariances that are a share of the whole spread (which is 1)."""
+    """Components of equal weight at some means; variances are a share of the data's, which is 1."""
     m, n = means.shape
-    return Parameters(np.full(m, 1 / m), means, kind.repeated(m, share * np.eye(n)))
+    return Parameters(np.full(m, 1 / m), means, kind.repeat(m, share * np.eye(n)))
 
 
 def moment_starts(
@@ -105,7 +99,7 @@ def moment_starts(
     count: int,
     rng: np.random.Generator,
 ) -> list[Parameters]:
-    """``count`` starts of one kind, or of all kinds that draw points in turn for "auto"."""
+    """``count`` starts of one kind; "auto" takes the kinds that draw points in turn."""
     if init == "spectral":
         means = [spectral_means(data, model.m, rng) for _ in range(count)]
     else:

@@ -27,7 +27,7 @@ class Atoms:
     | samples with noise N known | (1/p, x_i, -N)    |
     | a^{⊗d}                     | (1, a, 0)         |
 
-    ``weights`` (m,), or one number for weights that are all equal; ``means`` (m, n); ``xp`` the
+    ``weights`` are (m,), or one number if they are all equal; ``means`` are (m, n). ``xp`` is the
     namespace of the arrays, which is looked up if it is not given.
     """
 
@@ -55,7 +55,7 @@ class Atoms:
         return self.weights[:, None]
 
     def on(self, like: Array) -> Atoms:
-        """The same atoms, which are NumPy's, in the library, dtype and on the device of others."""
+        """Convert NumPy's atoms to the library, dtype and device of ``like``."""
         weights, covariance = self.weights, self.covariance
         if not isinstance(weights, float):
             weights = as_like(to_numpy(weights), like)
@@ -71,7 +71,7 @@ class Atoms:
 
 
 class Gradient(NamedTuple):
-    """The derivatives of a number in the parameters of a distribution.
+    """The derivatives of a number with respect to the parameters of a distribution.
 
     Each has the shape of its parameter.
 

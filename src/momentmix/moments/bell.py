@@ -1,8 +1,8 @@
 """Complete Bell polynomials: moments from cumulants (§2.4 of Pereira–Kileel–Kolda).
 
-Cumulants and polynomials are lists of arrays over pairs of atoms. κ_i stands at ``kappa[i - 1]``
-and is None where it is zero for every pair; B_k stands at ``bell[k - 1]``, and B_0 = 1 is left out.
-κ_1 is never None and covers all pairs; the others may have one row or column for equal entries.
+Cumulants and polynomials are lists of arrays over pairs of atoms. κ_i is ``kappa[i - 1]``, or None
+if it is zero for every pair. B_k is ``bell[k - 1]``; B_0 = 1 is left out. κ_1 is never None and
+covers all pairs; the others may have a single row or column if its entries are equal.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TypeAlias
 from momentmix.support.array import Array, plus_multiple, plus_product
 
 Cumulants: TypeAlias = "Sequence[Array | None]"
-#: ∂F/∂κ_1..∂F/∂κ_d: a number where it is the same for all pairs, None where κ_i is.
+#: ∂F/∂κ_1..∂F/∂κ_d: a number if it is the same for all pairs, and None if κ_i is None.
 Derivatives: TypeAlias = "list[Array | float | None]"
 
 
@@ -30,7 +30,7 @@ def bell_polynomials(kappa: Cumulants) -> list[Array]:
     assert first is not None
     bell = [first]
     for k in range(2, len(kappa) + 1):
-        total = first * bell[-1]  # i = k-1: a new array, so the rest may be added in place
+        total = first * bell[-1]  # i = k-1; a new array, to which the rest is added in place
         for i in range(k - 2, 0, -1):
             x = kappa[k - i - 1]
             if x is not None:

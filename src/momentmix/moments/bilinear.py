@@ -1,9 +1,9 @@
-"""The one bilinear form: Σ_k w_k ⟨M_P^(k), M_Q^(k)⟩ atom by atom of P, in tiles that fit a cache.
+"""The bilinear form Σ_k w_k ⟨M_P^(k), M_Q^(k)⟩ for each atom of P, in tiles that fit a cache.
 
 Every quantity of Pereira–Kileel–Kolda is this form or a derivative of it. For an atom of P,
     u_i = Σ_j λ̃_j Σ_k w_k B_k(κ^(ij)_1, …, κ^(ij)_k),
-and the whole form is Σ_i λ_i u_i. The pairs (i, j) are worked through in tiles; a tile's
-temporaries are small, so memory does not grow with the number of atoms on either side.
+and the whole form is Σ_i λ_i u_i. The pairs (i, j) are processed in tiles with small temporaries,
+so memory does not grow with the number of atoms on either side.
 """
 
 from __future__ import annotations
@@ -21,17 +21,18 @@ from momentmix.support.array import Array, array_device, on_accelerator
 from momentmix.support.device import block_bytes
 from momentmix.support.parallel import parallel_map, worker_count
 
-#: Temporaries of one tile in bytes: about what a core's cache holds. On a device it is what the
-#: device has room for.
+#: Bytes for the temporaries of one tile, about what a core's cache holds; a device gets what it has
+#: room for. Doubled to 8 MiB when tiles moved to threads, with benchmarks/core.py; the comparison
+#: is not recorded. It affects only memory and speed.
 TILE_BYTES = 8 << 20
 
 
 class InnerProducts(NamedTuple):
-    """Σ_k w_k ⟨M_i^(k), M^(k)⟩ of each atom i of P with a distribution of moments M.
+    """u_i = Σ_k w_k ⟨M_i^(k), M^(k)⟩ of each atom i of P with a distribution of moments M.
 
-    ``values`` (m,) are these u_i. ``means`` and ``covariances`` are the gradients of Σ_i λ_i u_i in
-    P, each in the shape of its parameter; None where no gradient was asked for, and the second
-    also where P are points.
+    ``values`` (m,) are the u_i. ``means`` and ``covariances`` are the gradients of Σ_i λ_i u_i with
+    respect to P, each in the shape of its parameter. They are None if no gradient was asked for,
+    and ``covariances`` also if P are points.
     """
 
     values: Array
@@ -45,9 +46,9 @@ def bilinear(P: Atoms, Q: Atoms, weights: Sequence[float], gradient: bool) -> In
     p_step, q_step = _tile_shape(P, Q, len(weights) - 1, workers)
     rows = _splits(len(P), p_step, workers)
     columns = _splits(len(Q), q_step, workers if len(rows) == 1 else 1)
-    # A task sums the tiles of one block of rows over a run of columns. Few runs, so that their
-    # partial sums stay small whatever the number of columns.
-    runs = _grouped(columns, -(-4 * workers // len(rows)))
+    # A task sums the tiles of one block of rows over a run of columns. Runs are few, so that their
+    # partial sums take little memory however many columns there are.
+    runs = _group(columns, -(-4 * workers // len(rows)))
     tasks = [(i, run) for i in range(len(rows)) for run in runs]
 
     def work(task: tuple[int, list[slice]]) -> InnerProducts:
@@ -56,11 +57,11 @@ def bilinear(P: Atoms, Q: Atoms, weights: Sequence[float], gradient: bool) -> In
 
     sums = parallel_map(work, tasks, workers)
     blocks = [reduce(_plus, sums[i : i + len(runs)]) for i in range(0, len(sums), len(runs))]
-    return _joined(blocks, P)
+    return _join(blocks, P)
 
 
 def _tile(P: Atoms, Q: Atoms, weights: Sequence[float], gradient: bool) -> InnerProducts:
-    """The inner products for one tile of pairs, whose temporaries are all in memory at once."""
+    """The inner products for one tile of pairs, with all temporaries in memory at once."""
     xp = P.xp
     kappa, pullback = cumulants(P, Q, len(weights) - 1)
     bell = bell_polynomials(kappa)
@@ -93,11 +94,11 @@ def _order_zero(P: Atoms, Q: Atoms, weight: float) -> Array:
 
 
 def _tile_shape(P: Atoms, Q: Atoms, d: int, workers: int) -> tuple[int, int]:
-    """How many atoms of P and of Q make a tile of temporaries that fits the budget."""
+    """How many atoms of P and of Q make a tile whose temporaries fit the budget."""
     n = P.means.shape[1]
-    number = 8  # bytes
+    number = 8  # bytes of a float64
     budget = block_bytes(P.means) if on_accelerator(P.means) else TILE_BYTES
-    # What the kernel in ``cumulants`` keeps for each pair, each atom of P and each of Q.
+    # Bytes that the kernel in ``cumulants`` keeps for each pair, each atom of P and each of Q.
     pair = number * (d + 5)
     per_p = per_q = number * 2 * n
     points = P.covariance.zero or Q.covariance.zero
@@ -126,9 +127,9 @@ def _tile_shape(P: Atoms, Q: Atoms, d: int, workers: int) -> tuple[int, int]:
 
 
 def _splits(length: int, step: int, workers: int) -> list[slice]:
-    """Even slices of about ``step``; their number a multiple of ``workers`` where more than one.
+    """Even slices of about ``step``; if there are several, their number divides by ``workers``.
 
-    Long slices are whole multiples of 64, which leaves the products inside them free to cut.
+    Long slices are multiples of 64, so that the products inside can be cut into even slabs.
     """
     count = max(1, -(-length // step))
     if count > 1:
@@ -138,14 +139,14 @@ def _splits(length: int, step: int, workers: int) -> list[slice]:
     return [slice(a, b) for a, b in pairwise(edges)]
 
 
-def _grouped(slices: list[slice], groups: int) -> list[list[slice]]:
+def _group(slices: list[slice], groups: int) -> list[list[slice]]:
     groups = min(groups, len(slices))
     edges = [len(slices) * i // groups for i in range(groups + 1)]
     return [slices[a:b] for a, b in pairwise(edges)]
 
 
 def _plus(a: InnerProducts, b: InnerProducts) -> InnerProducts:
-    """The inner products with two sets of atoms as those with both."""
+    """Add the inner products with two sets of atoms."""
 
     def plus(x: Array | None, y: Array | None) -> Array | None:
         return None if x is None or y is None else x + y
@@ -155,8 +156,8 @@ def _plus(a: InnerProducts, b: InnerProducts) -> InnerProducts:
     )
 
 
-def _joined(parts: list[InnerProducts], P: Atoms) -> InnerProducts:
-    """The inner products of consecutive blocks of P's atoms as those of all of them."""
+def _join(parts: list[InnerProducts], P: Atoms) -> InnerProducts:
+    """Join the inner products of consecutive blocks of P's atoms."""
     if len(parts) == 1:
         return parts[0]
     values = P.xp.concat([part.values for part in parts])
@@ -166,6 +167,6 @@ def _joined(parts: list[InnerProducts], P: Atoms) -> InnerProducts:
         return InnerProducts(values, None, None)
     if not covariances:
         return InnerProducts(values, P.xp.concat(means), None)
-    # Each block knows what it adds to the gradient in a covariance that all atoms share.
+    # The gradient in a shared covariance is the sum over blocks; others are concatenated.
     joined = reduce(add, covariances) if P.covariance.shared else P.xp.concat(covariances)
     return InnerProducts(values, P.xp.concat(means), joined)

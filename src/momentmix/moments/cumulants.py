@@ -1,4 +1,4 @@
-"""Cumulants of ⟨X, Y⟩ for all pairs of Gaussian atoms, and the way back to the parameters.
+"""Cumulants of ⟨X, Y⟩ for all pairs of Gaussian atoms, and their gradients in the parameters.
 
 For X ~ N(μ, Σ) and Y ~ N(μ̃, Σ̃) independent and Z = ΣΣ̃, the inner product of their moments is
 ⟨M_X^(d), M_Y^(d)⟩ = E⟨X, Y⟩^d = B_d(κ_1, …, κ_d) (Prop. 3.3 of Pereira–Kileel–Kolda), and
@@ -6,9 +6,10 @@ For X ~ N(μ, Σ) and Y ~ N(μ̃, Σ̃) independent and Z = ΣΣ̃, the inner pr
     odd k:   κ_k = k! μ̃ᵀ Z^((k-1)/2) μ
     even k:  κ_k = (k-1)! tr Z^(k/2) + k!/2 (μᵀ Σ̃ Z^((k-2)/2) μ + μ̃ᵀ Z^((k-2)/2) Σ μ̃).
 
-Three kernels compute them: one side has no covariance (samples), both are diagonal, or anything.
-Each returns κ_1..κ_d as arrays over the pairs (P rows, Q columns; None where zero) and a pullback,
-which takes F's derivatives G_k = ∂F/∂κ_k to its gradients in the means and covariances of P.
+There are kernels for three cases: one side has no covariance (samples), both are diagonal, or
+anything else. Each returns κ_1..κ_d as arrays over the pairs (P rows, Q columns; None if zero) and
+a pullback, which turns the derivatives G_k = ∂F/∂κ_k of some F into its gradients in the means and
+covariances of P.
 """
 
 from __future__ import annotations
@@ -28,11 +29,13 @@ from momentmix.support.array import (
     is_numpy_namespace,
 )
 
-#: Features in a block of the diagonal kernel: its powers of a few dozen atoms then fit a cache.
+#: Features in a block of the diagonal kernel, so that the powers of a few dozen atoms fit a cache.
+#: Without blocks, cost grew faster than linearly with n (benchmarks/README.md, "The core"); the
+#: size itself is a round number and affects only speed.
 FEATURE_BLOCK = 1024
 
-#: From G_1..G_d to the gradients in means and covariances, each multiplied by the weights of P;
-#: the second is None where P has no covariance.
+#: Takes G_1..G_d to the gradients in means and covariances, each multiplied by the weights of P;
+#: the second is None if P has no covariance.
 Pullback: TypeAlias = "Callable[[Derivatives], tuple[Array, Array | None]]"
 
 
@@ -55,7 +58,7 @@ def _atoms_against_points(P: Atoms, Q: Atoms, d: int) -> tuple[Cumulants, Pullba
     """
     xp = P.xp
     X, covariance = Q.means, P.covariance
-    # Points are rows here, as in X, and pairs a transposed view: products then run along memory.
+    # Arrays have the points as rows, as X does, and κ is a transposed view: this is faster.
     kappa: list[Array | None] = [_rows_times(X, P.means, xp)]
     if d > 1:
         squares = covariance.features(X)
@@ -80,7 +83,7 @@ def _points_against_atoms(P: Atoms, Q: Atoms, d: int) -> tuple[Cumulants, Pullba
     xp = P.xp
     A, covariance = P.means, Q.covariance
     kappa: list[Array | None] = [A @ Q.means.mT]
-    common = None  # Σ̃a, where all atoms of Q share Σ̃, as samples with one noise do
+    common = None  # Σ̃a, if all atoms of Q share Σ̃, as samples with a common noise do
     if d > 1 and not covariance.zero:
         if covariance.shared:
             common = covariance.times(A)
@@ -102,12 +105,12 @@ def _points_against_atoms(P: Atoms, Q: Atoms, d: int) -> tuple[Cumulants, Pullba
 
 
 def _diagonal_pairs(P: Atoms, Q: Atoms, d: int) -> tuple[Cumulants, Pullback]:
-    """Both diagonal, in variances s: Algorithm 1, of which every term is a matrix product.
+    """Both diagonal, with variances s: Algorithm 1, in which every term is a matrix product.
 
-    With r = k // 2, A the means and powers taken entrywise,
+    With r = k // 2, means A, and powers taken entrywise,
         odd k:   κ_k = k! (s^r A)(s̃^r Ã)ᵀ
         even k:  κ_k = (k-1)! [(s^r + r s^(r-1) A²)(s̃^r)ᵀ + s^r (r s̃^(r-1) Ã²)ᵀ].
-    O(m m̃ n d), in blocks of features, over which κ is a sum. A shared covariance keeps one row.
+    O(m m̃ n d), in blocks of features, over which κ is summed. A shared covariance has one row.
     """
     xp, n = P.xp, P.means.shape[1]
     variances, other_variances = P.covariance.variances(), Q.covariance.variances()
@@ -125,7 +128,7 @@ def _diagonal_pairs(P: Atoms, Q: Atoms, d: int) -> tuple[Cumulants, Pullback]:
 
     def pullback(G: Derivatives) -> tuple[Array, Array | None]:
         g = [_over_pairs(G_k, P, Q) for G_k in G]
-        # Powers are made again rather than kept: they are many times the size of the parameters.
+        # Powers are recomputed, because keeping them takes many times the memory of the parameters.
         parts = [first.pullback(g), *(block(f).pullback(g) for f in blocks[1:])]
         in_means, in_variances = (xp.concat(part, axis=1) for part in zip(*parts, strict=True))
         collected = P.covariance.collect_variances(P.column[:, 0], in_variances)
@@ -135,7 +138,7 @@ def _diagonal_pairs(P: Atoms, Q: Atoms, d: int) -> tuple[Cumulants, Pullback]:
 
 
 class _DiagonalBlock:
-    """Some of the features of all pairs of diagonal atoms: entrywise powers, products of them."""
+    """The cumulants of some features of all pairs of diagonal atoms, from entrywise powers."""
 
     def __init__(
         self, left: tuple[Array, Array], right: tuple[Array, Array], d: int, xp: Namespace
@@ -185,7 +188,7 @@ def _matrix_pairs(P: Atoms, Q: Atoms, d: int) -> tuple[Cumulants, Pullback]:
         κ_k / k!     = (c_0ᵀ c̃_{k-1} + c̃_0ᵀ c_{k-1}) / 2 + [k even] ⟨Σ, E_{k/2-1}⟩ / k,
         ∂κ_k/∂μ / k! = c_{k-1},
         ∂κ_k/∂Σ / k! = (Σ_{s+t=k-2} c_s c_tᵀ + [k even] E_{k/2-1}) / 2.
-    O(m m̃ (n³ d + n² d + n d²)) where no side shares its covariance, and no loop over pairs.
+    O(m m̃ (n³ d + n² d + n d²)) if no side shares its covariance, without a loop over pairs.
     """
     xp, n = P.xp, P.means.shape[1]
     S, T = P.covariance.matrices(), Q.covariance.matrices()
@@ -258,11 +261,11 @@ def _weighted_sum(g: Array, V: Array, xp: Namespace) -> Array:
 
 @lru_cache(maxsize=256)
 def _slab_height(rows: int, work: int) -> int | None:
-    """Height of the slabs into which to cut a tall factor of a product, if that pays.
+    """Height of the slabs into which to cut a tall factor of a product, if that pays; else None.
 
-    OpenBLAS multiplies matrices of up to 10^6 multiplications by a kernel that packs nothing,
-    faster by a third than what it does with larger ones. One batched call keeps Python out of it.
-    ``work`` is the number of multiplications a row.
+    For products of up to 10^6 multiplications, OpenBLAS has a kernel without packing that is a
+    third faster than its usual one. A single batched call multiplies all slabs. ``work`` is the
+    number of multiplications for each row.
     """
     if rows <= 256 or 256 * work > 1_000_000:
         return None
@@ -290,9 +293,9 @@ def _sum_over_rows(G: Array, X: Array, xp: Namespace) -> Array:
 
 
 def _over_pairs(G: Array | float | None, P: Atoms, Q: Atoms) -> Array:
-    """G over all pairs; a number, or one row or column, stands for equal entries.
+    """Broadcast G, a number or an array with one row or column, to all pairs.
 
-    None stands where a cumulant is zero, of which no kernel asks the derivative.
+    G is None only for cumulants that are zero, and kernels do not need their derivatives.
     """
     assert G is not None
     shape = (len(P), len(Q))

@@ -1,4 +1,4 @@
-"""Distributions: whatever has moments, with atoms behind them or without."""
+"""Distributions: everything that has moments, whether made of atoms or stored."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from momentmix.support.array import Array
 
 
 class AtomDistribution(ABC):
-    """A distribution made of Gaussian atoms, which all of its moments follow from."""
+    """A distribution made of Gaussian atoms, which determine all of its moments."""
 
     _atoms: Atoms
 
@@ -32,7 +32,7 @@ class AtomDistribution(ABC):
 
     @abstractmethod
     def as_gradient(self, weights: Array, means: Array, covariances: Array | None) -> Gradient:
-        """Derivatives in the atoms as derivatives in the distribution's own parameters."""
+        """Turn derivatives in the atoms into those in the distribution's own parameters."""
 
 
 _Same = TypeVar("_Same", bound="StoredMoments", contravariant=True)
@@ -62,7 +62,7 @@ Distribution: TypeAlias = "AtomDistribution | StoredMoments"
 
 
 def check_distribution(P: object, name: str = "P", hint: str = "") -> None:
-    """A TypeError unless P is a distribution."""
+    """Raise a TypeError unless P is a distribution."""
     if not hasattr(P, "inner_with"):
         raise TypeError(
             f"{name} must be a Mixture, Samples or MomentTensors, got {type(P).__name__}{hint}"

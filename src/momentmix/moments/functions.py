@@ -1,4 +1,4 @@
-"""The implicit moment: inner products, contractions and their gradients, no tensor formed.
+"""Inner products and contractions of moments, and their gradients, without forming a tensor.
 
 ``order`` is a whole number d (that order alone) or a sequence w of length d+1, which means the sum
 over k of w[k] times the order-k quantity. P and Q are any distributions of this package.
@@ -74,7 +74,7 @@ def inner(P: Distribution, Q: Distribution, order: Order) -> Array:
         if not isinstance(Q, AtomDistribution):
             return np.asarray(P.inner(Q, weights))
         return _inner(Q.atoms, P, weights)
-    # The inner products are summed over one side's atoms: the shorter one's, where both have some.
+    # The sum runs over the atoms of one side: the one with fewer atoms, if both have some.
     if isinstance(Q, AtomDistribution) and len(P.atoms) > len(Q.atoms):
         return _inner(Q.atoms, P, weights)
     return _inner(P.atoms, Q, weights)
@@ -145,7 +145,7 @@ def squared_distance(P: Distribution, Q: Distribution, order: Order) -> Array:
 
     See Also
     --------
-    inner : The inner products of which it consists.
+    inner : The inner products that it is computed from.
 
     Notes
     -----
@@ -158,14 +158,14 @@ def squared_distance(P: Distribution, Q: Distribution, order: Order) -> Array:
     if not isinstance(P, AtomDistribution) and not isinstance(Q, AtomDistribution):
         return np.asarray(P.squared_distance(Q, weights))
     distance = _square(P, weights) - 2 * inner(P, Q, weights) + _square(Q, weights)
-    if all(w >= 0 for w in weights):  # then it is a squared norm, and below zero only by rounding
+    if all(w >= 0 for w in weights):  # it is a squared norm, so only rounding makes it negative
         xp = namespace(distance)
         return xp.where(distance > 0, distance, xp.zeros_like(distance))
     return distance
 
 
 def _square(P: Distribution, weights: list[float]) -> Array | float:
-    """‖M_P‖²; of stored moments a number, which goes with arrays of any library."""
+    """‖M_P‖²; a plain number for stored moments, which combines with arrays of any library."""
     square = inner(P, P, weights)
     return square if isinstance(P, AtomDistribution) else float(square)
 
@@ -173,7 +173,7 @@ def _square(P: Distribution, weights: list[float]) -> Array | float:
 def contract(P: Distribution, A: ArrayLike, order: Order) -> Array:
     """The moment of a distribution applied to vectors: the mean of (aᵀX)^d for each vector a.
 
-    This tells, for instance, the skewness (d = 3) of X along a direction a, and needs no tensor.
+    For instance, d = 3 gives the skewness of X along a direction a. No tensor is formed.
 
     Parameters
     ----------
@@ -243,7 +243,7 @@ def contract_grad(
 
 
 def _gradient(P: AtomDistribution, products: InnerProducts) -> Gradient:
-    """The gradient of Σ_i λ_i u_i in all parameters of P, those in its weights being the u_i."""
+    """The gradient of Σ_i λ_i u_i in all parameters of P; in the weights it is u_i."""
     assert products.means is not None
     return P.as_gradient(products.values, products.means, products.covariances)
 
@@ -261,7 +261,7 @@ def _check_pair(P: Distribution, Q: Distribution) -> None:
     if P.n_features != Q.n_features:
         raise ValueError(f"P has {P.n_features} feature(s), but Q has {Q.n_features}")
     if not (isinstance(P, AtomDistribution) and isinstance(Q, AtomDistribution)):
-        return  # stored moments are few and go where the other side lies
+        return  # stored moments are small and follow the other side's device
     namespace(P.atoms.means, Q.atoms.means)
     devices = {str(array_device(D.atoms.means)) for D in (P, Q)}
     if len(devices) > 1:

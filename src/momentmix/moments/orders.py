@@ -10,8 +10,8 @@ from typing import TypeAlias
 import numpy as np
 
 Order: TypeAlias = "int | Sequence[float] | np.ndarray"
-#: The highest order whose factorial, and with it the weight 1/k!, is a floating-point number.
-#: Powers beyond it overflow or vanish as well, but for numbers near 1.
+#: The highest order that is allowed. 170! is the largest factorial that float64 can hold, and
+#: orders are weighted by 1/k!. Higher powers overflow or vanish too, except for numbers near 1.
 MOST_ORDER = 170
 
 
@@ -20,12 +20,12 @@ def order_weights(order: Order) -> list[float]:
     if isinstance(order, str | bytes | bool):
         raise TypeError(f"order must be a whole number or weights over orders, got {order!r}")
     d = _whole_number(order)
-    return _checked_weights(order) if d is None else [0.0] * _not_negative(d) + [1.0]
+    return _check_weights(order) if d is None else [0.0] * _not_negative(d) + [1.0]
 
 
 def _whole_number(value: object) -> int | None:
     try:
-        return operator.index(value)  # type: ignore[arg-type]  # whether it can be is the question
+        return operator.index(value)  # type: ignore[arg-type]  # this tests whether it is one
     except TypeError:
         return None
 
@@ -36,7 +36,7 @@ def _not_negative(d: int) -> int:
     return d
 
 
-def _checked_weights(order: object) -> list[float]:
+def _check_weights(order: object) -> list[float]:
     try:
         weights = [float(w) for w in order] if isinstance(order, Iterable) else None
     except (TypeError, ValueError):
@@ -59,7 +59,7 @@ def is_single(weights: Sequence[float]) -> bool:
 
 
 def whole_order(order: Order) -> int:
-    """A single order, for what has no meaning over several (a dense tensor)."""
+    """Check a single order, for results that cannot combine several, such as a dense tensor."""
     if isinstance(order, bool):
         raise TypeError(f"order must be a whole number, got {order!r}")
     d = _whole_number(order)

@@ -21,7 +21,7 @@ def normal_draws(covariance: np.ndarray, count: int, rng: np.random.Generator) -
 
 
 def noise_draws(rows: ObservedRows, rng: np.random.Generator) -> np.ndarray | float:
-    """Noise as that of the rows; (p, n)."""
+    """Random noise with the covariances of the rows' noise; (p, n)."""
     noise: Covariance | None = rows.noise
     if noise is None:
         return 0.0

@@ -1,22 +1,25 @@
-"""Cholesky factors of many small matrices at once, laid out along rows.
+"""Cholesky factors of many small matrices at once, one matrix for each row of a table.
 
-A matrix a row is kept as arrays over the rows, one for each of its entries: T (k, k, …). Loops run
-over the entries and vectors over the rows, so nothing is called for each row.
+They are stored as T (k, k, …): each entry of the matrix is an array over the rows. Python loops
+over the entries, and NumPy over the rows.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-#: Roots of pivots of which the product is taken before its logarithm, if none is beyond a bound.
+#: How many pivots are multiplied before a logarithm is taken, which saves logarithms, and how large
+#: a pivot or its inverse may then be. The product of 8 numbers below 1e30 is at most 1e240, which
+#: float64 can hold.
 TOGETHER, MODEST = 8, 1e30
 
 
 def inverse_factors(T: np.ndarray) -> np.ndarray:
-    """L⁻¹ in the place of T = LLᵀ, of which the lower triangle is read; log det T / 2 is returned.
+    """Replace T = LLᵀ by L⁻¹ in place, and return log det T / 2.
 
-    T (k, k, …); some k³/2 multiplications a matrix in 8k operations on arrays: few calls, so that
-    threads need not wait for each other, and no array of products in between.
+    Only the lower triangle of T (k, k, …) is read. About k³/2 multiplications for each matrix, in
+    8k array operations: so few calls that threads hardly wait for each other, and no temporary
+    array of products.
     """
     k = len(T)
     for b in range(k):
@@ -35,7 +38,7 @@ def inverse_factors(T: np.ndarray) -> np.ndarray:
 
 
 def log_of_product(pivots: np.ndarray) -> np.ndarray:
-    """Σ_a log pivots_a along the first axis: few logarithms, which are dear, without overflow."""
+    """Σ_a log pivots_a along the first axis, with few (expensive) logarithms and no overflow."""
     if len(pivots) == 0:
         return np.zeros(pivots.shape[1:])
     modest = pivots.max(initial=0.0) < MODEST and pivots.min(initial=1.0) > 1 / MODEST
@@ -45,7 +48,7 @@ def log_of_product(pivots: np.ndarray) -> np.ndarray:
 
 
 def inverse(factors: np.ndarray) -> np.ndarray:
-    """L⁻ᵀL⁻¹ = T⁻¹ from L⁻¹; (k, k, …), of which the lower triangle is made."""
+    """The lower triangle of T⁻¹ = L⁻ᵀL⁻¹, from L⁻¹; (k, k, …)."""
     result = np.empty_like(factors)
     for a in range(len(factors)):
         np.einsum("c...,cb...->b...", factors[a:, a], factors[a:, : a + 1], out=result[a, : a + 1])

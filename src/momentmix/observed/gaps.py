@@ -1,14 +1,14 @@
 """Rows with gaps that share one noise, or have none.
 
-What a row shows has the covariance T = V_OO, where V = Σ + N and O are the features that it shows.
-Factors are needed for each pattern of gaps, not for each row. Where few features are shown they are
-those of V_OO. Where few are lacking, M, they are those of Λ_MM, with the precision Λ = V⁻¹. With d
-the deviations from the mean, and 0 in the gaps,
+The observed values of a row have the covariance T = V_OO, where V = Σ + N and O are the observed
+features. Factors are needed for each pattern of gaps, not for each row. If few features are
+observed, V_OO is factored. If few features M are missing, Λ_MM is factored instead, where Λ = V⁻¹
+is the precision. With d the deviations from the mean, and 0 in the gaps,
 
     d_M = -Λ_MM⁻¹ (Λd)_M,   Cov[x_M] = Λ_MM⁻¹,   log det T = log det V + log det Λ_MM
 
-fill the gaps with what is expected there. Then dᵀΛd is the quadratic form of what was seen: filled
-in, it is as small as it can be. From x one comes to v = x - ε by a linear map that all rows share.
+fill the gaps with their expectations. This makes dᵀΛd as small as it can be, which is the quadratic
+form of the observed values. A linear map common to all rows then leads from x to v = x - ε.
 """
 
 from __future__ import annotations
@@ -18,18 +18,19 @@ from functools import partial
 
 import numpy as np
 
-from momentmix.observed.part import Evaluated, Gaussians, Part, Pulled, even_blocks
+from momentmix.observed.part import Evaluated, Gaussians, Part, RowPulls, even_blocks
 from momentmix.observed.patterns import Patterns
 
+#: log(2π)/2, which the log density of a Gaussian contains once for each observed value.
 HALF_LOG = float(np.log(2 * np.pi)) / 2
 
 
 class GapPart(Part):
-    """Rows X (p, n) with NaN, all of which lack up to k features, or with ``shown`` show up to k.
+    """Rows X (p, n) with NaN that all lack at most k features or, with ``shown``, show at most k.
 
-    ``noise`` (n, n) is common, or None. Rows that choose fewer features also choose some of k
-    further ones, which nobody has: patterns are then of one size. Rows are last, along which
-    everything runs, sorted by their patterns.
+    ``noise`` (n, n) is common to the rows, or None. Rows that lack (or show) fewer than k features
+    are padded with some of k artificial ones, so that all patterns have the same size. Arrays have
+    the rows last, sorted by pattern.
     """
 
     threads = False
@@ -54,7 +55,7 @@ class GapPart(Part):
         return even_blocks(len(self.rows), 8 * m * (4 * self.n + 2 * self.k**2))
 
     def patterns(self, rows: slice) -> Patterns:
-        """Those of a block, which are found once."""
+        """The patterns of a block, which are computed once and kept."""
         key = rows.start, rows.stop
         if key not in self._patterns:
             self._patterns[key] = Patterns(self.chosen[:, rows], self.n + self.k)
@@ -70,7 +71,7 @@ class GapPart(Part):
 
 
 def _further(A: np.ndarray, k: int) -> np.ndarray:
-    """Matrices (m, n, n) of k more features, which are independent and of variance 1."""
+    """Matrices (m, n, n) extended by k independent features of variance 1."""
     m, n, _ = A.shape
     result = np.zeros((m, n + k, n + k))
     result[:, :n, :n] = A
@@ -79,7 +80,7 @@ def _further(A: np.ndarray, k: int) -> np.ndarray:
 
 
 class Whole:
-    """Gaussians with the noise in: precisions, and the way from x to v."""
+    """Gaussians including the noise: their precisions, and the map from x to v."""
 
     def __init__(self, gaussians: Gaussians, noise: np.ndarray | None, k: int) -> None:
         self.means, covariances = gaussians
@@ -88,8 +89,8 @@ class Whole:
         self.precision = self.whitener.swapaxes(1, 2) @ self.whitener
         self.extended = _further(self.precision, k)
         self.half_logs = np.log(np.diagonal(L, axis1=1, axis2=2)).sum(axis=1)
-        self.gain: np.ndarray | None = None  # v - μ is expected to be K (x - μ)
-        self.rest: np.ndarray | None = None  # its covariance if all of x was seen
+        self.gain: np.ndarray | None = None  # K in E[v - μ] = K (x - μ)
+        self.rest: np.ndarray | None = None  # Cov[v | x] if all of x was observed
         if noise is not None:
             self.gain = covariances @ self.precision
             away = np.eye(covariances.shape[1]) - self.gain
@@ -113,7 +114,7 @@ class Filled(Evaluated):
             self.within, gap_logs = self.patterns.inverses(whole.extended)  # Cov[x_M]
             half_logs = half_logs + self.patterns.by_row(gap_logs)
             self.patterns.put(extended, 0.0)
-            pulls = np.zeros_like(extended)  # Λd, and 0 for features that nobody has
+            pulls = np.zeros_like(extended)  # Λd, and 0 for the artificial features
             np.matmul(whole.precision, self.D, out=pulls[:, :n])
             fill = self.patterns.times(self.within, self.patterns.get(pulls))
             self.patterns.put(extended, -fill)
@@ -150,8 +151,8 @@ class Filled(Evaluated):
         return np.asarray(gain[:, None] @ result @ gain.swapaxes(1, 2)[:, None] + rest[:, None])
 
 
-class FewSeen(Pulled):
-    """Rows by the few features that they show."""
+class FewSeen(RowPulls):
+    """Rows with few observed features, by the factor of V_OO."""
 
     def __init__(self, part: GapPart, gaussians: Gaussians, V: np.ndarray, rows: slice) -> None:
         self.gaussians, self.noise, X = gaussians, part.noise, part.X[:, rows]

@@ -1,4 +1,4 @@
-"""Rows that were observed in one manner, and what some Gaussians say of them."""
+"""Rows that were observed in the same way, and the base classes that evaluate Gaussians at them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-#: Bytes of the arrays of a block, and its rows at most. Smaller ones cost more calls, for which
-#: threads wait for each other; larger ones leave the cache.
+#: About how many bytes the arrays of a block take, and the most rows in a block. Smaller blocks
+#: need more Python calls, for which threads wait for each other; larger ones do not fit the cache.
+#: Chosen when the number of calls was reduced, without a recorded benchmark; only speed depends on
+#: them.
 BLOCK_BYTES, BLOCK_ROWS = 8 << 20, 8192
 
 
@@ -24,7 +26,7 @@ class Gaussians(NamedTuple):
 class Evaluated(ABC):
     """A block of B rows under each of m Gaussians.
 
-    ``log_densities`` (m, B) are those of what was observed.
+    ``log_densities`` (m, B) are those of the observed values.
     """
 
     log_densities: np.ndarray
@@ -33,7 +35,7 @@ class Evaluated(ABC):
     def expected(self, R: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Σ_i r_ij E[v - μ_j] and Σ_i r_ij E[(v - μ_j)(v - μ_j)ᵀ], given x_i, for R (m, B).
 
-        (m, n), and (m, n, n) or where features are independent the squares alone, (m, n).
+        (m, n), and (m, n, n) or, if features are independent, only the squares, (m, n).
         """
 
     @abstractmethod
@@ -45,12 +47,12 @@ class Evaluated(ABC):
         """Cov[v | x]; (m, B, n, n)."""
 
 
-class Pulled(Evaluated):
-    """Rows by how much they pull at the means: y = RᵀT⁻¹(x - Rμ), (m, n, B).
+class RowPulls(Evaluated):
+    """Rows represented by their pull on each mean, y = RᵀT⁻¹(x - Rμ), (m, n, B).
 
-    E[v] = μ + Σy,   Σ_i r_i E[(v-μ)(v-μ)ᵀ] = sΣ + Σ(Σ_i r_i (y yᵀ - RᵀT⁻¹R))Σ,   s = Σ_i r_i,
+    E[v] = μ + Σy,   Σ_i r_i E[(v-μ)(v-μ)ᵀ] = sΣ + Σ(Σ_i r_i (y yᵀ - RᵀT⁻¹R))Σ,   s = Σ_i r_i.
 
-    of which the sum is taken before the products with Σ: no covariance of a row is ever formed.
+    Rows are summed before the products with Σ, so no covariance of a single row is formed.
     """
 
     gaussians: Gaussians
@@ -66,7 +68,7 @@ class Pulled(Evaluated):
 
     @abstractmethod
     def noises(self) -> np.ndarray:
-        """N, of one row or of all; (1 or B, n, n)."""
+        """N of each row, or a single one for all; (1 or B, n, n)."""
 
     def expected(self, R: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         covariances = self.gaussians.covariances
@@ -84,29 +86,29 @@ class Pulled(Evaluated):
         covariances = self.gaussians.covariances[:, None]
         gain = covariances @ self.precisions()
         away = np.eye(gain.shape[-1]) - gain
-        # The sum of two squares, which stays one to the last digits where the noise is small.
+        # A sum of two squares, which stays accurate and semidefinite if the noise is small.
         kept = away @ covariances @ away.swapaxes(2, 3)
         return np.asarray(kept + gain @ self.noises() @ gain.swapaxes(2, 3))
 
 
 class Part(ABC):
-    """Rows that were observed in one manner; ``rows`` (p,) are their places in the table."""
+    """Rows that were observed in the same way; ``rows`` (p,) are their positions in the table."""
 
     rows: np.ndarray
-    #: Whether calls are long enough for threads not to wait for each other between them.
+    #: Whether the NumPy calls are long enough for several threads to pay.
     threads: ClassVar[bool] = True
 
     @abstractmethod
     def blocks(self, m: int) -> list[slice]:
-        """Slices of ``rows`` that m Gaussians are to be evaluated at, one by one."""
+        """Slices of ``rows``, the blocks at which m Gaussians are evaluated."""
 
     @abstractmethod
     def at(self, gaussians: Gaussians) -> Callable[[slice], Evaluated]:
-        """A function that evaluates Gaussians at such a block."""
+        """A function that evaluates the Gaussians at a block."""
 
 
 def even_blocks(count: int, bytes_a_row: int, least: int = 16) -> list[slice]:
-    """Slices of ``count`` rows whose arrays have about ``BLOCK_BYTES``."""
+    """Even slices of ``count`` rows, whose arrays take about ``BLOCK_BYTES``."""
     step = min(max(least, BLOCK_BYTES // max(bytes_a_row, 1)), BLOCK_ROWS)
     pieces = -(-count // step)
     ends = [count * i // pieces for i in range(pieces + 1)] if count else [0]

@@ -1,7 +1,7 @@
-"""Entries of symmetric matrices that belong to some of the features, other ones in every row.
+"""Submatrices of symmetric matrices for a subset of the features, which differs between rows.
 
-Rows that choose the same features share a pattern, and what is made of the matrices is made for
-each pattern. All places are found once, since the rows stay and the matrices change.
+Rows that choose the same features share a pattern, and each pattern is computed once. The indices
+are found once and kept, because the matrices change from step to step but the rows do not.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ from momentmix.observed.factors import inverse, inverse_factors
 
 
 class Patterns:
-    """The k features that each of B rows chooses; ``chosen`` (k, B), equal ones side by side.
+    """The k features that each of B rows chooses, ``chosen`` (k, B), out of ``size`` features.
 
-    The features are numbered to ``size``.
+    Rows with the same features must be next to each other.
     """
 
     def __init__(self, chosen: np.ndarray, size: int) -> None:
         self.chosen, self.size = chosen, size
         self.k, self.B = chosen.shape
         change = np.any(np.diff(chosen, axis=1), axis=0)
-        self.first = np.concatenate([[0], 1 + np.flatnonzero(change)])  # of each pattern
+        self.first = np.concatenate([[0], 1 + np.flatnonzero(change)])  # first row of each pattern
         self.patterns = chosen[:, self.first]
         self._places = (chosen * self.B + np.arange(self.B)).reshape(-1)
-        #: The pattern of each row; where each row has its own, nothing need be looked up.
+        #: The pattern of each row; a plain slice if every row has its own.
         self._of_row: np.ndarray | slice = slice(None)
         if len(self.first) < self.B:
             counts = np.diff(self.first, append=self.B)
             self._of_row = np.repeat(np.arange(len(self.first)), counts)
         self._entries = [
             self.patterns[a] * size + self.patterns[: a + 1] for a in range(self.k)
-        ]  # of the lower triangles, (a + 1, P) each
+        ]  # indices of the lower triangles, (a + 1, P) for row a
 
     def inverses(self, A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """A_CC⁻¹ of each pattern C, its lower triangle, and log det A_CC / 2.
+        """The lower triangle of A_CC⁻¹ for each pattern C, and log det A_CC / 2.
 
         (k, k, m, P) and (m, P), for A (m, size, size).
         """
@@ -50,11 +50,11 @@ class Patterns:
         return inverse(T), half_logs
 
     def by_row(self, of_patterns: np.ndarray) -> np.ndarray:
-        """What belongs to patterns, (…, P), for each row; (…, B)."""
+        """Values of the patterns (…, P), repeated for each row; (…, B)."""
         return np.asarray(of_patterns[..., self._of_row])
 
     def get(self, V: np.ndarray) -> np.ndarray:
-        """The chosen entries of vectors V (m, size, B), which is contiguous; (k, m, B)."""
+        """The chosen entries of vectors V (m, size, B), a contiguous array; (k, m, B)."""
         m = len(V)
         chosen = V.reshape(m, -1).take(self._places, axis=1)
         return chosen.reshape(m, self.k, self.B).swapaxes(0, 1)
@@ -78,14 +78,14 @@ class Patterns:
 
     @cached_property
     def _sum(self) -> csr_array:
-        """Adds entries up by their places; (size², entries)."""
+        """A sparse matrix that adds up entries with the same indices; (size², entries)."""
         places = np.concatenate([one.reshape(-1) for one in self._entries])
         columns = np.arange(len(places))
         shape = self.size**2, len(places)
         return csr_array((np.ones(len(places)), (places, columns)), shape=shape)
 
     def total(self, inverses: np.ndarray, R: np.ndarray) -> np.ndarray:
-        """Σ_i r_i A_CC⁻¹, each in its place, for R (m, B); (m, size, size)."""
+        """Σ_i r_i A_CC⁻¹, each embedded in a full matrix, for R (m, B); (m, size, size)."""
         m, size = len(R), self.size
         shares = np.add.reduceat(R, self.first, axis=1)
         entries = np.concatenate([inverses[a, : a + 1] for a in range(self.k)])

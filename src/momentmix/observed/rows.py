@@ -1,4 +1,4 @@
-"""A table as it was observed, sorted once into parts that are alike."""
+"""A table as it was observed, sorted once into parts whose rows are treated alike."""
 
 from __future__ import annotations
 
@@ -15,16 +15,18 @@ from momentmix.covariance import (
     noise_covariance,
     one_for_each_row,
 )
-from momentmix.observed.errors import ErrorPart
 from momentmix.observed.gaps import GapPart
+from momentmix.observed.noisy import ErrorPart
 from momentmix.observed.part import Evaluated, Gaussians, Part
 from momentmix.observed.separate import SeparatePart
 from momentmix.support.array import to_numpy
 from momentmix.support.parallel import parallel_map, worker_count
 
-#: Rows that must share a noise on average, for it to be worth a part of its own.
+#: Rows with equal noise form a part of their own if at least this many share it on average. A round
+#: number that was not tuned; it affects only speed.
 SHARING = 32
-#: Rows below which it costs less to treat them as if they had one gap more.
+#: Fewer rows than this with some number of gaps are put with the rows that have one more gap. A
+#: round number that was not tuned; it affects only speed.
 FEW_ROWS = 300
 T = TypeVar("T")
 
@@ -32,13 +34,13 @@ T = TypeVar("T")
 def noise_of_rows(noise: object, X: np.ndarray) -> Covariance | None:
     """The covariance of the noise in rows X (p, n) as a user gives it, checked; None for none.
 
-    It may be missing where the value is.
+    The noise of a missing value may be missing too.
     """
     if noise is None:
         return None
     array, (p, n) = np.asarray(noise, dtype=np.float64), X.shape
     gaps = np.isnan(X)
-    if array.shape == (p, n) and p != n:  # else it is common to all rows
+    if array.shape == (p, n) and p != n:  # if p = n, it is a matrix common to all rows
         array = np.where(gaps, 0.0, array)
     elif array.shape == (p, n, n):
         array = np.where(gaps[:, :, None] | gaps[:, None, :], 0.0, array)
@@ -64,7 +66,7 @@ class ObservedRows:
 
     @cached_property
     def seen(self) -> np.ndarray:
-        """Where there is a value; (p, n)."""
+        """True where there is a value; (p, n)."""
         return ~np.isnan(self.X)
 
     def take(self, rows: np.ndarray) -> ObservedRows:
@@ -74,7 +76,7 @@ class ObservedRows:
             noise = noise.of(noise.array[rows], self.n)
         return ObservedRows(self.X[rows], noise)
 
-    def scaled(self, centre: np.ndarray, units: np.ndarray) -> ObservedRows:
+    def scale(self, centre: np.ndarray, units: np.ndarray) -> ObservedRows:
         """The rows as (x - centre) / units, feature by feature."""
         noise = self.noise
         if noise is not None and noise.diagonal:
@@ -84,21 +86,21 @@ class ObservedRows:
         return ObservedRows((self.X - centre) / units, noise)
 
     def content(self) -> np.ndarray:
-        """All that there is of each row, in numbers: rows are equal if these are; (p, width)."""
+        """Each row's values, gaps and noise as numbers; rows are equal if these are; (p, width)."""
         parts = [np.where(self.seen, self.X, 0.0), self.seen.astype(float)]
         if self.noise is not None and not self.noise.shared:
             parts.append(to_numpy(self.noise.array).reshape(len(self), -1))
         return np.hstack(parts)
 
     def noise_array(self) -> np.ndarray | None:
-        """The noise as a user would give it."""
+        """The noise in a form in which a user would pass it."""
         if self.noise is None:
             return None
         array = to_numpy(self.noise.array)
         return array if self.noise.shared else one_for_each_row(array, self.n)
 
     def noise_variances(self) -> np.ndarray:
-        """Of each feature of each row; (p or 1, n), zeros without noise."""
+        """The noise variance of each value; (p or 1, n), zeros without noise."""
         if self.noise is None:
             return np.zeros((1, self.n))
         if self.noise.diagonal:
@@ -106,14 +108,14 @@ class ObservedRows:
         return np.diagonal(to_numpy(self.noise.matrices()), axis1=1, axis2=2)
 
     def is_separate(self, independent: bool) -> bool:
-        """Whether Gaussians with independent features keep them so: then variances will do."""
+        """Whether features stay independent given the rows, so that variances are enough."""
         return independent and (self.noise is None or self.noise.diagonal)
 
     def each(self, gaussians: Gaussians, function: Callable[[np.ndarray, Evaluated], T]) -> list[T]:
-        """function(places, the rows there under the Gaussians), for all rows in blocks.
+        """Call ``function(positions, evaluated)`` for every block of rows under the Gaussians.
 
-        The blocks are worked at on a thread per core, where that pays. Gaussians with variances
-        alone are for rows that are separate.
+        The blocks run on one thread per core if that pays. Gaussians with variances alone are
+        allowed only if ``is_separate``.
         """
         parts = self._separate if gaussians.covariances.ndim == 2 else self._joint
         work = []
@@ -130,7 +132,7 @@ class ObservedRows:
         return parallel_map(job, work, worker_count(np))
 
     def expected(self, one: Gaussians) -> np.ndarray:
-        """What a single Gaussian expects behind each row; (p, n)."""
+        """E[v | x] of each row under a single Gaussian; (p, n)."""
         result = np.empty(self.X.shape)
 
         def block(places: np.ndarray, here: Evaluated) -> None:
@@ -148,7 +150,7 @@ class ObservedRows:
 
     @cached_property
     def _joint(self) -> list[Part]:
-        """The rows in parts that are alike, for any Gaussians."""
+        """The rows in parts that are treated alike, for any Gaussians."""
         every = np.arange(len(self))
         if self.noise is None:
             return _by_gaps(every, self.X, None)
@@ -157,7 +159,7 @@ class ObservedRows:
         array = self.noise.variances() if self.noise.diagonal else self.noise.matrices()
         noise = to_numpy(array)
         flat = noise.reshape(len(noise), -1)
-        # Rows with the same noise have the same sum, and sums are sorted in no time.
+        # Rows with the same noise have the same sum, and sorting the sums is a cheap first check.
         if len(np.unique(flat.sum(axis=1))) * SHARING > len(self):
             return [ErrorPart(every, self.X, noise)]
         kinds, of_row = np.unique(flat, axis=0, return_inverse=True)
@@ -172,7 +174,7 @@ class ObservedRows:
 
 
 def _by_gaps(rows: np.ndarray, X: np.ndarray, noise: np.ndarray | None) -> list[Part]:
-    """Parts by the number of gaps in a row, or by that of values where those are fewer."""
+    """Parts by the number of gaps in a row or, if a row has fewer values than gaps, of values."""
     gaps = np.isnan(X).sum(axis=1)
     values = X.shape[1] - gaps
     parts: list[Part] = []
@@ -185,7 +187,7 @@ def _by_gaps(rows: np.ndarray, X: np.ndarray, noise: np.ndarray | None) -> list[
 
 
 def _ranges(counts: np.ndarray) -> list[tuple[int, int]]:
-    """Ranges of numbers that divide them up; few rows are put with those that have more."""
+    """Ranges that divide up the counts; a range with few rows is joined to the next."""
     found, start, waiting = [], 0, 0
     numbers = np.bincount(counts)
     for k, number in enumerate(numbers):

@@ -1,4 +1,4 @@
-"""Features that are independent, in the Gaussians and in the noise: all goes entry by entry."""
+"""Features that are independent in the Gaussians and the noise, so all formulas are entrywise."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class SeparatePart(Part):
 
 
 class SeparateRows(Evaluated):
-    """y = (x - μ)/T where there is an x, else 0, and 1/T likewise; (n, m, B)."""
+    """y = (x - μ)/T and 1/T where x has a value, and 0 at gaps; (n, m, B)."""
 
     def __init__(self, part: SeparatePart, gaussians: Gaussians, rows: slice) -> None:
         self.gaussians = gaussians

@@ -1,4 +1,4 @@
-"""One Gaussian for rows as they were observed, by EM: where they lie and how they spread."""
+"""Fit one Gaussian to rows with gaps and noise by EM, to find their centre and spread."""
 
 from __future__ import annotations
 
@@ -8,27 +8,31 @@ from momentmix.covariance import anchor_rows
 from momentmix.observed.part import Evaluated, Gaussians
 from momentmix.observed.rows import ObservedRows
 
-#: Features up to which a covariance matrix is fitted; beyond that, variances where they will do.
+#: With more features than this, only variances are fitted if they are enough. A round number that
+#: was not tuned; it bounds the cost, which grows with n³.
 JOINT = 64
-#: Rows that are looked at, in even steps.
+#: At most how many rows are used, evenly spaced. A round number that was not tuned; the Gaussian
+#: only has to give coordinates and a start.
 MOST_ROWS = 20_000
-#: EM steps at most, and the gain in nats a row at which they end.
+#: The most EM steps, and the gain in nats a row below which they end. Round numbers that were not
+#: tuned; the fit that starts from here has its own tolerance.
 STEPS, TOL = 30, 1e-3
-#: The least share of a feature's variance that the rows have by themselves, and not by their noise.
+#: The least share of a feature's variance that is not put down to noise at the start, so that the
+#: variance stays positive if the stated noise is too large. A round number that was not tuned.
 LEAST = 1e-3
 
 
 def one_gaussian(
     rows: ObservedRows, weights: np.ndarray, count: float, independent: bool
 ) -> Gaussians:
-    """A Gaussian about as likely as any; its variances are above 0, whatever the rows are.
+    """A Gaussian of nearly maximal likelihood, with positive variances whatever the rows are.
 
-    The weights count for so many rows together. Where few rows show many features together, gaps
-    leave correlations open: the covariance then also rests on some rows without any correlation
-    (Schafer's ridge prior), as many as hold the covariances of a mixture.
+    The weights count for ``count`` rows together. If gaps leave few rows that show many features
+    together, correlations are poorly determined. So the covariance also rests on some artificial
+    rows without correlation (Schafer's ridge prior), as many as ``anchor_rows`` gives a mixture.
 
-    A mean (1, n) and a covariance matrix (1, n, n), or variances (1, n) if there are very many
-    features and they may be taken as ``independent``, which they then are in the noise too.
+    The result has a mean (1, n) and a covariance matrix (1, n, n), or variances (1, n) if there are
+    very many features and these may be taken as ``independent``, in the noise too.
     """
     step = -(-len(rows) // MOST_ROWS)
     if step > 1:
@@ -66,7 +70,7 @@ def one_gaussian(
 def _by_feature(
     rows: ObservedRows, weights: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The mean, the variance without that of the noise, and the least to take; (n,) each."""
+    """The mean, the variance without the noise, and the least variance to allow; (n,) each."""
     shares = weights[:, None] * rows.seen
     totals = np.maximum(shares.sum(axis=0), 1e-300)
     X = np.where(rows.seen, rows.X, 0.0)

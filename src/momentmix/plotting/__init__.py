@@ -1,7 +1,7 @@
 """Pictures of mixtures and fits, with matplotlib (the ``plot`` extra).
 
 Functions take a Mixture or a fitted estimator, draw into ``ax`` or a new figure, and return the
-Axes. ``MixtureDisplay`` is the same in scikit-learn's convention.
+Axes. ``MixtureDisplay`` offers the same in scikit-learn's convention.
 """
 
 from momentmix.plotting.colours import COLOURS, component_colour, text_on

@@ -1,4 +1,4 @@
-"""Where pictures are drawn, of what, and in which colour."""
+"""Helpers of all pictures: their mixture, their axes, labels and the colour of text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from momentmix.estimators.base import MixtureEstimator
 
-    #: A mixture, or a fitted estimator that has found one.
+    #: A mixture or a fitted estimator.
     Model: TypeAlias = Mixture | MixtureEstimator
 
 
@@ -49,12 +49,12 @@ def pyplot_or_error() -> ModuleType:
 
 
 def text_colour() -> str:
-    """The colour of text, so that lines show on light and on dark."""
+    """The colour of text, for lines that are visible on light and on dark."""
     import matplotlib
 
     return str(matplotlib.rcParams["text.color"])
 
 
 def axis_label(mixture: Mixture, feature: int) -> str:
-    """The name of a feature as it is: a dollar in it begins no formula."""
+    """The name of a feature, with dollar signs escaped so that they begin no formula."""
     return names_of(mixture)[feature].replace("$", r"\$")

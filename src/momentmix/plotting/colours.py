@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-#: One a component, again from the first: those of Okabe and Ito, and others that keep apart from
-#: them. All show on white and on black. Beyond a handful no eye is sure of a colour, so that
-#: pictures and tables give numbers with them.
+#: One for each component, repeated from the first if there are more. The first ones are those of
+#: Okabe and Ito, the others differ from them; all are visible on white and on black. As nobody can
+#: tell many colours apart, pictures and tables show numbers with them.
 COLOURS = (
     "#0072B2",
     "#D55E00",
@@ -31,7 +31,7 @@ def component_colour(component: int) -> str:
 
 
 def text_on(colour: str) -> str:
-    """White where it reads well on a colour, by WCAG's contrast, else almost black."""
+    """White if it is legible on a colour, by WCAG's contrast ratio, else almost black."""
     channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
     luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

@@ -32,11 +32,11 @@ class MixtureDisplay:
 
     Examples
     --------
-    >>> from momentmix import MomentMixture
+    >>> from momentmix import GaussianMixture
     >>> from momentmix.datasets import load_quakes
     >>> from momentmix.plotting import MixtureDisplay
     >>> X, names = load_quakes()
-    >>> fit = MomentMixture(3, random_state=0).fit(X[:, :2])
+    >>> fit = GaussianMixture(3, random_state=0).fit(X[:, :2])
     >>> display = MixtureDisplay.from_estimator(fit, X[:, :2], kind="ellipses")
     >>> display.ax_.get_xlabel()
     'x0'

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 def plot_history(estimator: MixtureEstimator, *, ax: Axes | None = None) -> Axes:
     """The moment cost after each iteration of the start that led to the fit.
 
-    Costs that leave out the constant ‖M̂‖² may be negative, so what is drawn is the distance to the
-    last one.
+    Costs leave out the constant ‖M̂‖² and may be negative, so the picture shows how far each lies
+    above the least.
     """
     ax = axes_or_new(ax)
     history = np.asarray(estimator.history_, dtype=float)
@@ -42,7 +42,7 @@ def plot_history(estimator: MixtureEstimator, *, ax: Axes | None = None) -> Axes
 def plot_moment_residuals(
     model: Model, data: Distribution, *, order: int | None = None, ax: Axes | None = None
 ) -> Axes:
-    """How far the moments are from those of ``data``, order by order, and what sampling explains.
+    """Distances to the moments of ``data``, order by order, and those expected from sampling.
 
     ``data`` is Samples, MomentTensors or a Mixture.
     """
@@ -50,7 +50,7 @@ def plot_moment_residuals(
 
 
 def draw_matches(matches: Sequence[Match], ax: Axes) -> Axes:
-    """The picture of :func:`plot_moment_residuals`, of moments that are compared already."""
+    """The picture of :func:`plot_moment_residuals`, from comparisons already made."""
     orders = [match.order for match in matches]
     ax.bar(orders, [match.distance for match in matches], 0.55, color=COLOURS[0], label="distance")
     noise = np.array([match.noise for match in matches])
@@ -67,8 +67,8 @@ def plot_recovery(
 ) -> np.ndarray:
     """Weights, means and covariances of a fit against the true ones, component by component.
 
-    Three Axes; a perfect fit lies on the diagonals. Components are paired by their means, so that
-    the sum of their distances is least.
+    It needs three Axes; a perfect fit lies on the diagonals. Components are paired so that the sum
+    of the distances between their means is least.
     """
     fitted, true = mixture_of(model), mixture_of(truth)
     if fitted.n_features != true.n_features:

@@ -11,25 +11,26 @@ from momentmix.plotting.colours import component_colour, text_on
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: The diameter of a disc in points, and how often discs that overlap push each other.
+#: The diameter of a disc in points, and the most rounds in which overlapping discs push each other
+#: apart. Chosen by how pictures look.
 _SIZE, _PUSHES = 11.0, 100
 
 
 def mark_components(ax: Axes, points: np.ndarray) -> None:
-    """Mark the components at their points (m, 2), when the limits of the axes are settled.
+    """Mark the components at their points (m, 2); call it when the limits of the axes are final.
 
     Discs that would hide each other move apart, each with a line back to its point.
     """
     ax.autoscale_view()
     places = ax.transData.transform(points) * 72 / ax.figure.dpi
-    for j, shift in enumerate(parted(places, _SIZE + 0.5)):
+    for j, shift in enumerate(push_apart(places, _SIZE + 0.5)):
         _draw_mark(ax, j, points[j], shift)
 
 
-def parted(places: np.ndarray, gap: float) -> np.ndarray:
-    """Shifts (m, 2) that take places (m, 2) at least about ``gap`` apart, by mutual pushes."""
+def push_apart(places: np.ndarray, gap: float) -> np.ndarray:
+    """Shifts (m, 2) that move places (m, 2) about ``gap`` apart or more, by mutual pushes."""
     i, j = np.indices((len(places), len(places)))
-    # Where two places are one, each pair has a direction of its own.
+    # Pairs at the same place are pushed in directions that differ from pair to pair.
     turned = np.sign(i - j)[:, :, None] * np.stack([np.cos(i + j), np.sin(i + j)], axis=2)
     shifts = np.zeros_like(places)
     for _ in range(_PUSHES):

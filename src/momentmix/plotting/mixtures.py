@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from momentmix.plotting.axes import Model
 
-#: Points of a grid along each side.
+#: Points of a grid along each side. Enough for smooth contours; it affects pictures alone.
 _GRID_POINTS = 160
 
 
@@ -52,9 +52,9 @@ def plot_density(
     """Contours of the density of two features over the samples (figure 1 of the paper).
 
     Each contour encloses a share of the probability; they are evenly spaced from 0.05 to 0.95. NaN
-    in X is a gap. ``errors`` (p, n) are the standard errors of the values in X, where there are
-    any. If the mixture has a background, grey crosses are outliers, those that lie far out at the
-    edge of the picture, and the density is that of the components.
+    in X is a gap. ``errors`` (p, n) are the error bars of the values in X, if there are any. If the
+    mixture has a background, the density is that of the components, and grey crosses are outliers;
+    those too far out are drawn at the edge of the picture.
     """
     mixture, ax = mixture_of(model), axes_or_new(ax)
     flat, rows = mixture.marginal(list(features)), shown_rows(mixture, X, errors)
@@ -77,7 +77,7 @@ def plot_ellipses(
     errors: np.ndarray | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """For each component the ellipses that hold the shares ``mass`` of its probability.
+    """Ellipses that hold the shares ``mass`` of the probability of each component.
 
     Gaps, ``errors`` and outliers in X are as in :func:`plot_density`.
     """
@@ -130,7 +130,7 @@ def plot_marginal(
     errors: np.ndarray | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """The density of one feature, that of each component below it, and a histogram of samples.
+    """The density of one feature, the part of each component, and a histogram of samples.
 
     Components are numbered at their peaks unless ``numbers`` is false. Gaps, ``errors`` and
     outliers in X are as in :func:`plot_density`; the crosses of outliers are on the axis.
@@ -170,7 +170,7 @@ def plot_pairs(
     errors: np.ndarray | None = None,
     figure: Figure | None = None,
 ) -> np.ndarray:
-    """Every feature alone on the diagonal, every pair with ellipses below it; an array of Axes.
+    """Each feature on the diagonal, and below it each pair with ellipses; an array of Axes.
 
     By default the ``most`` features in which the components lie furthest apart. Gaps, ``errors``
     and outliers in X are as in :func:`plot_density`.
@@ -203,12 +203,12 @@ def plot_pairs(
 
 
 def _short(label: str) -> str:
-    """A label that is no longer than the side of a small picture."""
+    """The label, cut to the side of a small picture."""
     return label if len(label) <= 22 else label[:21] + "…"
 
 
 def _with_legend(ax: Axes) -> Axes:
-    """The Axes, with what the crosses in it mean, if there are any."""
+    """The Axes, with a legend for the crosses if there are any."""
     if crosses := crosses_of(ax):
         ax.legend(crosses, [OUTLIERS], fontsize="small")
     return ax

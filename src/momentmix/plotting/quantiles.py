@@ -22,10 +22,11 @@ def plot_quantiles(model: Model, X: ArrayLike, *, ax: Axes | None = None) -> Axe
     """How far rows lie from their components, against how far they should.
 
     The distances are Mahalanobis distances, and each row counts for each component with its
-    probability there. If the mixture fits, the dots lie on the straight line, most of them within
-    the grey band: 95 % of samples of the mixture do so at each place. Dots that rise above the line
-    at the right are heavy tails, or rows that belong nowhere. Thin lines are single components, in
-    their colours. Gaps in X are filled once at random, given the other values of the row.
+    probability of belonging to it. If the mixture fits, the dots follow the straight line, and most
+    lie in the grey band, which at each place holds 95 % of samples of the mixture. Dots above the
+    line at the right are heavy tails, or rows that belong nowhere. Thin lines are single
+    components, in their colours. Gaps in X are filled once at random, given the other values of the
+    row.
     """
     ax = axes_or_new(ax)
     whole, each = distance_quantiles(mixture_of(model), X)
@@ -46,9 +47,9 @@ def plot_projections(
 ) -> np.ndarray:
     """Quantiles of the rows along some directions against those of the mixture; an array of Axes.
 
-    The directions are those, of the features and of the axes along which the components lie
-    furthest apart, in which the rows differ most from the mixture: the worst comes first. The grey
-    band is as in :func:`plot_quantiles`.
+    The candidates are the features and the axes along which the components lie furthest apart.
+    Those in which the rows differ most from the mixture are drawn, the worst first. The grey band
+    is that of :func:`plot_quantiles`.
     """
     mixture = mixture_of(model)
     found = projections(mixture, X, most)

@@ -19,11 +19,12 @@ if TYPE_CHECKING:
     from matplotlib.transforms import Transform
     from numpy.typing import ArrayLike
 
-#: Samples that a picture shows at most.
+#: The most samples in a picture. A round number that keeps pictures small and legible.
 MOST_DOTS = 5000
-#: How far beyond the other rows a picture goes for the sake of outliers, in widths of these rows.
+#: How far a picture extends beyond the other rows to show outliers, as a share of the range of
+#: these rows. A round number; outliers farther out are drawn at the edge.
 _REACH = 0.5
-#: What a legend calls the crosses, and their colour.
+#: The label of the crosses in legends, and their colour.
 OUTLIERS, _GREY = "outliers", "#808080"
 
 
@@ -35,12 +36,12 @@ class ShownRows(NamedTuple):
     dots: np.ndarray  # (q, n) members, or a fixed choice of them if they are many
     labels: np.ndarray  # (q,) their most probable components
 
-    def clipped(self, feature: int) -> np.ndarray:
-        """The outliers in one feature, those that lie too far out at the edge of the picture."""
+    def clip(self, feature: int) -> np.ndarray:
+        """The outliers in one feature, moved to the edge of the picture if they lie beyond."""
         return np.clip(self.outliers[:, feature], *self.range(feature))
 
     def range(self, feature: int) -> tuple[float, float]:
-        """What a picture shows of a feature: all rows, or as far out as outliers may be."""
+        """The range that a picture shows of a feature: the rows, and outliers not too far out."""
         inside, beyond = (_span(rows[:, feature]) for rows in (self.members, self.outliers))
         if inside is None or beyond is None:
             return inside or beyond or (np.nan, np.nan)
@@ -57,7 +58,7 @@ def _span(column: np.ndarray) -> tuple[float, float] | None:
 def shown_rows(
     mixture: Mixture, X: ArrayLike | None, errors: np.ndarray | None = None
 ) -> ShownRows | None:
-    """The rows X (p, n), in which NaN is a gap, with their standard errors (p, n) if any."""
+    """The rows X (p, n), in which NaN is a gap, with their error bars (p, n) if any."""
     if X is None:
         return None
     X = np.asarray(to_numpy(X), dtype=float)
@@ -88,13 +89,13 @@ def draw_samples(ax: Axes, rows: ShownRows | None, features: Sequence[int]) -> N
     x, y = rows.dots[:, i], rows.dots[:, j]
     ax.scatter(x, y, c=colours, s=8, alpha=0.45, linewidths=0, rasterized=True)
     if len(rows.outliers):
-        _draw_crosses(ax, rows.clipped(i), rows.clipped(j), ax.transData)
+        _draw_crosses(ax, rows.clip(i), rows.clip(j), ax.transData)
 
 
 def draw_outliers_below(ax: Axes, rows: ShownRows | None, feature: int) -> None:
     """The outliers in one feature, on the axis below its density."""
     if rows is not None and len(rows.outliers):
-        x = rows.clipped(feature)
+        x = rows.clip(feature)
         crosses = _draw_crosses(ax, x, np.zeros(len(x)), ax.get_xaxis_transform())
         crosses.set_clip_on(False)
 
@@ -113,9 +114,9 @@ def crosses_of(ax: Axes) -> list[Collection]:
 def shown_range(
     mixture: Mixture, rows: ShownRows | None, features: Sequence[int]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """What a picture shows of the features of a mixture, those of some of the rows' features.
+    """The ranges that a picture of some features shows; ``mixture`` has these features alone.
 
-    These are the rows, or three deviations about each mean, with a margin.
+    They hold the rows, or without rows three deviations about each mean, with a margin.
     """
     means = to_numpy(mixture.means)
     spread = 3 * np.sqrt(feature_variances(mixture))

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def plot_selection(selection: Selection, *, ax: Axes | None = None) -> Axes:
-    """The criterion against the number of components, a line for each type, a ring around the best.
+    """The criterion against the number of components: a line for each type, a ring around the best.
 
-    A test does not compare all fits, so "blrt" shows the BIC. Fits with a component that rests on
-    next to nothing are crosses: their values mean little.
+    "blrt" is a test that does not compare all fits, so its picture shows the BIC. Fits with a
+    collapsed component are crosses: their values mean little.
     """
     ax = axes_or_new(ax)
     name = "bic" if selection.criterion == "blrt" else selection.criterion

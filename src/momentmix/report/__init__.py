@@ -1,7 +1,7 @@
 """A fit as one page of HTML that needs nothing else: no network, no other file.
 
-``write_report`` gathers what ``summary`` and ``plotting`` know, a section a file; page.html is the
-frame around them.
+``write_report`` puts together the sections, each in its own file, from what ``summary`` and
+``plotting`` provide; page.html is the frame around them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from string import Template
 import momentmix
 from momentmix.files.writing import written_whole
 from momentmix.report.again import again_section, use_section
-from momentmix.report.certainty import certainty_section
+from momentmix.report.assignment import assignment_section
 from momentmix.report.columns import columns_section
 from momentmix.report.components import apart_section, components_section
 from momentmix.report.correlations import correlations_section
@@ -23,7 +23,7 @@ from momentmix.report.goodness import goodness_section
 from momentmix.report.opening import contents, opening, remarks_section, tiles
 from momentmix.report.outliers import outliers_section
 from momentmix.report.pictures import pictures
-from momentmix.report.sureness import sureness_section
+from momentmix.report.uncertainty import uncertainty_section
 from momentmix.summary import FitSummary, counted
 
 __all__ = ["page", "write_report"]
@@ -32,16 +32,16 @@ __all__ = ["page", "write_report"]
 def write_report(
     path: str | PathLike[str], fit: FitSummary, model: str | PathLike[str] | None = None
 ) -> None:
-    """Write the page, whole or not at all. ``model`` is the file that it says how to use.
+    """Write the page, whole or not at all. ``model`` is the model file that it explains.
 
     Examples
     --------
-    >>> from momentmix import MomentMixture
+    >>> from momentmix import GaussianMixture
     >>> from momentmix.datasets import load_quakes
     >>> from momentmix.report import write_report
     >>> from momentmix.summary import FitSummary
     >>> X, names = load_quakes()
-    >>> gm = MomentMixture(3, random_state=0).fit(X)
+    >>> gm = GaussianMixture(3, random_state=0).fit(X)
     >>> import tempfile, pathlib
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "report.html"
     >>> write_report(path, FitSummary.from_estimator(gm, X, source="quakes"))
@@ -62,8 +62,8 @@ def page(report: FitSummary, model: str | PathLike[str] | None = None) -> str:
         components_section(report, drawn["mixture"]),
         apart_section(report),
         outliers_section(report, drawn.get("outliers", "")),
-        certainty_section(report),
-        sureness_section(report),
+        assignment_section(report),
+        uncertainty_section(report),
         correlations_section(report),
         moments_section(report, drawn.get("moments", "")),
         goodness_section(report, drawn.get("quantiles", "")),

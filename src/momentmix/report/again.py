@@ -1,4 +1,4 @@
-"""The last sections: how to use the model, and how to make it again."""
+"""The last sections: how to use the model, and how to repeat the fit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from momentmix.summary import FitSummary, Origin
 
 
 def use_section(model: str | PathLike[str] | None, gaps: bool = False) -> Section | None:
-    """How to use the model file, where there is one; with ``gaps``, how to fill them."""
+    """How to use the model file, if there is one; with ``gaps``, also how to fill them."""
     if model is None:
         return None
     name = Path(model).name
@@ -28,7 +28,7 @@ def use_section(model: str | PathLike[str] | None, gaps: bool = False) -> Sectio
 
 
 def again_section(report: FitSummary) -> Section:
-    """The command, the seed and the settings as far as they are known, and the versions."""
+    """The command, the seed and the settings, if known, and the versions."""
     origin = report.origin or Origin()
     words = "<p>With the same data and the same versions, this gives the same fit.</p>"
     command = "" if origin.command is None else words + _code(origin.command)
@@ -42,7 +42,7 @@ def again_section(report: FitSummary) -> Section:
 
 
 def versions() -> list[tuple[str, str]]:
-    """Of all that a fit depends on."""
+    """The versions of everything that a fit depends on."""
     return [
         ("momentmix", momentmix.__version__),
         ("Python", platform.python_version()),

@@ -1,4 +1,4 @@
-"""The section on the columns of the data: what they hold, and what was left out."""
+"""The section on the columns of the data: what they hold, and which were not used."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 from momentmix.report.parts import Cell, Column, Section, name_html, number_cell, plain_cell, table
 from momentmix.summary import ColumnSummary, FitSummary, Origin, counted, listed, percent
 
-#: Columns that a sentence names for each reason.
+#: Columns that a sentence names for each reason. It affects the length of the text alone.
 _MOST_NAMED = 20
 
 
 def columns_section(report: FitSummary) -> Section | None:
-    """For fits with rows, or with something to tell about where they come from."""
+    """A section for fits with rows, or with a known origin."""
     columns, origin = report.columns, report.origin or Origin()
     words = [
         f"{_rows_words(origin, report.rows)} {_left_out(origin)}".strip(),
@@ -29,7 +29,7 @@ def columns_section(report: FitSummary) -> Section | None:
 
 
 def _rows_words(origin: Origin, used: int | None) -> str:
-    """What became of the rows that were read."""
+    """How many of the rows that were read were used."""
     if origin.rows_read is None:
         return ""
     if origin.rows_dropped == 0:
@@ -42,7 +42,7 @@ def _rows_words(origin: Origin, used: int | None) -> str:
 
 
 def _gaps_words(columns: list[ColumnSummary], report: FitSummary) -> str:
-    """How many cells of the rows that were used have no value."""
+    """How many cells of the rows used have no value."""
     X = report.X
     if X is None or not report.has_gaps:
         return ""
@@ -50,7 +50,7 @@ def _gaps_words(columns: list[ColumnSummary], report: FitSummary) -> str:
     cells, total = int(empty.sum()), X.size
     partly = int((empty.any(axis=1) & ~empty.all(axis=1)).sum())
     where = f", in {counted(partly, 'row')}"
-    if report.of_all is not None:  # of which X is a sample
+    if report.of_all is not None:  # X is a sample of all rows
         cells, total = (
             sum(column.gaps for column in columns),
             sum(column.rows for column in columns),
@@ -67,7 +67,7 @@ def _gaps_words(columns: list[ColumnSummary], report: FitSummary) -> str:
 
 
 def _errors_words(origin: Origin, report: FitSummary) -> str:
-    """Where standard errors come from, and what the fit made of them."""
+    """Which columns hold the error bars, and how the fit used them."""
     if report.errors is None:
         return ""
     pairs = [f"“{value}” (in “{error}”)" for value, error in origin.errors.items()]
@@ -79,7 +79,7 @@ def _errors_words(origin: Origin, report: FitSummary) -> str:
 
 
 def _cost_words(columns: list[ColumnSummary]) -> str:
-    """What the last columns of the table mean."""
+    """An explanation of the last columns of the table."""
     told = [column for column in columns if np.isfinite(column.known)]
     least = min(told, key=lambda column: column.known, default=None)
     if least is None or least.known >= 1:
@@ -105,7 +105,7 @@ def _cost_words(columns: list[ColumnSummary]) -> str:
 
 
 def _left_out(origin: Origin) -> str:
-    """The columns that were left out, those with the same reason together."""
+    """The columns that were not used, grouped by reason."""
     reasons: dict[str, list[str]] = {}
     nameless = 0
     for name, reason in origin.left_out:
@@ -116,7 +116,7 @@ def _left_out(origin: Origin) -> str:
     groups = [f"{listed(names, _MOST_NAMED)} ({reason})" for reason, names in reasons.items()]
     if nameless:
         groups.append(f"{'one' if nameless == 1 else f'{nameless:,}'} without a name")
-    were = "Left out was a column:" if len(origin.left_out) == 1 else "Left out were columns:"
+    were = "Left out this column:" if len(origin.left_out) == 1 else "Left out these columns:"
     return f"{were} {listed(groups, len(groups))}." if groups else ""
 
 

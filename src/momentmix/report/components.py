@@ -1,4 +1,4 @@
-"""The sections on components: where they are, and what tells them apart."""
+"""The sections on components: where they lie, and which columns separate them."""
 
 from __future__ import annotations
 
@@ -33,13 +33,15 @@ from momentmix.summary import (
     telling_features,
 )
 
-#: Columns of the data that a table of components shows.
+#: Columns of the data that a table of components shows. A round number that fits on a page.
 MOST_COLUMNS = 20
-#: Columns up to which each component has a row, because they fit beside each other.
+#: With more columns than this, the table has a row for each column and not for each component.
+#: Chosen so that the table fits the width of the page.
 _FEW_COLUMNS = 6
-#: Components up to which a phone has room for numbers in a map, and paper for a table of them.
+#: With more components than the first, the map shows no numbers on phones; with more than the
+#: second, the table has smaller letters. Chosen by the widths of a phone and of paper.
 _FEW_COMPONENTS, _MANY_COMPONENTS = 8, 10
-#: Standard deviations from the overall mean at which colours are full.
+#: Standard deviations from the overall mean at which colours are full. It affects colours alone.
 _STRONGEST = 2.0
 
 
@@ -60,7 +62,7 @@ def components_section(report: FitSummary, picture: str) -> Section:
         "<p>Mean ± standard deviation of each column in each component, the largest component "
         f"first. Its number and colour are the same all over the page.{how}</p>"
     )
-    body = _turned(report, shown) if turned else _upright(report, shown)
+    body = _transpose(report, shown) if turned else _upright(report, shown)
     return Section("components", "Components", words + note + body + picture)
 
 
@@ -77,16 +79,16 @@ def _upright(report: FitSummary, shown: list[int]) -> str:
     return table("Components", columns, components(report.mixture))
 
 
-def _turned(report: FitSummary, shown: list[int]) -> str:
-    """A row for each column of the data, and the components beside each other."""
+def _transpose(report: FitSummary, shown: list[int]) -> str:
+    """A row for each column of the data, and a column for each component."""
     names, parts = names_of(report.mixture), components(report.mixture)
     heads = "".join(f'<th scope="col">{mark(part.number)}</th>' for part in parts)
-    rows = [_turned_row("weight", [f"{100 * part.weight:.1f} %" for part in parts], "sums")]
+    rows = [_transposed_row("weight", [f"{100 * part.weight:.1f} %" for part in parts], "sums")]
     if report.members:
         about = [f"{part.weight * report.members:,.0f}" for part in parts]
-        rows.append(_turned_row("rows, about", about, "sums"))
+        rows.append(_transposed_row("rows, about", about, "sums"))
     for i in shown:
-        rows.append(_turned_row(names[i], [_feature_cell(i, part).html for part in parts]))
+        rows.append(_transposed_row(names[i], [_feature_cell(i, part).html for part in parts]))
     vast = " vast" if len(parts) > _MANY_COMPONENTS else ""
     return wide(
         f'<table class="turned{vast}"><thead><tr><th scope="col">{name_html("component")}</th>'
@@ -95,7 +97,7 @@ def _turned(report: FitSummary, shown: list[int]) -> str:
     )
 
 
-def _turned_row(name: str, cells: list[str], kind: str = "") -> str:
+def _transposed_row(name: str, cells: list[str], kind: str = "") -> str:
     inside = "".join(f"<td>{cell}</td>" for cell in cells)
     return f'<tr class="{kind}"><th scope="row">{name_html(name)}</th>{inside}</tr>'
 
@@ -117,21 +119,21 @@ def _feature_cell(feature: int, part: Component) -> Cell:
 
 
 def apart_section(report: FitSummary) -> Section | None:
-    """A map of the standardised means: in which columns a component is high or low."""
+    """A map of the standardised means, which shows where a component is high or low."""
     mixture = report.mixture
     if mixture.n_components < 2 or mixture.n_features < 2:
         return None
     names, parts, z = names_of(mixture), components(mixture), standardised_means(mixture)
     order = features_by_tellingness(mixture)[:MOST_COLUMNS]
     which = (
-        f"the {len(order)} columns that tell most of {len(names)}"
+        f"the best {len(order)} of {len(names)} columns"
         if len(names) > len(order)
         else "the columns"
     )
     words = (
         "<p>How far the mean of each component lies above or below the mean of all, in standard "
-        f"deviations of the column. Here are {which}, the most telling first: those in which "
-        "components lie far apart for their own widths.</p>"
+        f"deviations of the column. Here are {which}, sorted by how well they separate the "
+        "components.</p>"
     )
     heads = "".join(f'<th scope="col">{mark(part.number)}</th>' for part in parts)
     rows = "".join(_map_row(i, names[i], parts, z) for i in order)

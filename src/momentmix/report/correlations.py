@@ -1,4 +1,4 @@
-"""The section on correlations within components, for covariances that have any."""
+"""The section on correlations within components, for covariances that are not diagonal."""
 
 from __future__ import annotations
 
@@ -27,14 +27,15 @@ from momentmix.summary import (
     strongest_correlations,
 )
 
-#: Rows of the table.
+#: Rows of the table. A round number; it affects the length of the page alone.
 _MOST = 10
-#: Columns of the data up to which each component has a map, and up to which it has numbers.
+#: Up to this many columns each component has a map, and up to the second number the map has
+#: numbers. Chosen so that maps fit side by side on the page.
 _MOST_IN_MAPS, _MOST_WITH_NUMBERS = 8, 6
 
 
 def correlations_section(report: FitSummary) -> Section | None:
-    """The strongest as a table, and where columns are few all of them as small maps."""
+    """A table of the strongest correlations, and small maps of all if columns are few."""
     mixture = report.mixture
     matrices, strongest = correlation_matrices(mixture), strongest_correlations(mixture, _MOST)
     if matrices is None:
@@ -45,8 +46,8 @@ def correlations_section(report: FitSummary) -> Section | None:
     which = "columns" if len(names) > 2 else f"{escape(names[0])} and {escape(names[1])}"
     words = (
         f"<p>How {which} go together among the rows of one component, from −1 to 1. "
-        f"{whose} Among all rows together a correlation can be quite another, since there the "
-        "means of the components count too.</p>"
+        f"{whose} Correlations over all rows can differ, because they also reflect differences "
+        "between components.</p>"
     )
     body = table(
         "Strongest correlations",
@@ -72,8 +73,8 @@ def _columns(names: list[str], common: bool) -> list[Column[Correlation]]:
     if not common:
         found.append(("component", lambda one: component_cell(one.component or 0)))
     found += [
-        ("correlation", lambda one: _coloured(one.value)),
-        ("among all rows", lambda one: _coloured(one.together)),
+        ("correlation", lambda one: _colour(one.value)),
+        ("among all rows", lambda one: _colour(one.together)),
     ]
     if len(names) > 2:  # the only two are named above
         found += [
@@ -83,12 +84,12 @@ def _columns(names: list[str], common: bool) -> list[Column[Correlation]]:
     return found
 
 
-def _coloured(value: float) -> Cell:
+def _colour(value: float) -> Cell:
     return Cell(value, f'<span class="chip" style="{heat(value, 1)}">{signed(value, 2)}</span>')
 
 
 def _map(matrix: np.ndarray, names: list[str], component: int | None) -> str:
-    """Steps of coloured cells; each name ends its own row and heads its own column."""
+    """The lower triangle as coloured cells; each name ends its row and heads its column."""
     n = len(names)
     cells = []
     for i, name in enumerate(names):

@@ -11,7 +11,7 @@ from momentmix.report.parts import Cell, Column, Section, decimal_cell, number_c
 from momentmix.selection import Choice, Criterion, best_choice
 from momentmix.summary import FitSummary, Match, Rival, readable
 
-#: What each criterion does, up to the number that it chooses.
+#: The sentence about each criterion, up to the number that it chooses.
 _DECIDES: dict[Criterion, str] = {
     "bic": "The Bayesian information criterion (BIC) weighs the likelihood against the number of "
     "parameters. It is least for",
@@ -26,7 +26,7 @@ _DECIDES: dict[Criterion, str] = {
 
 
 def moments_section(report: FitSummary, picture: str) -> Section | None:
-    """How far the moments of the mixture are from those of the data."""
+    """The distances between the moments of the mixture and of the data."""
     matches = report.matches
     if not matches:
         return None
@@ -88,7 +88,7 @@ def _distance_text(value: float) -> str:
 
 
 def choices_section(report: FitSummary, picture: str) -> Section | None:
-    """The numbers of components that were tried, and which of them is best."""
+    """The numbers of components that were tried, and the best of them."""
     choices = report.choices
     if not choices:
         return None

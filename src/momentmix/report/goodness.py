@@ -1,4 +1,4 @@
-"""The section on tests of fit: a sentence for each, and how far rows lie from their components."""
+"""The section on tests of fit: a sentence for each test, and a picture of distances."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from momentmix.summary import MOST_TESTED_ROWS, FitSummary
 
 
 def goodness_section(report: FitSummary, picture: str) -> Section | None:
-    """Whether chance explains how the rows differ from the mixture."""
+    """Sentences on whether the rows differ from the mixture by more than chance."""
     tests = report.tests
     if tests is None:
         return None
@@ -23,7 +23,7 @@ def goodness_section(report: FitSummary, picture: str) -> Section | None:
         "a large p says that these rows show none."
     )
     if np.sum(np.isfinite(tests.p_values)) > 1:
-        words += " Of several tests, one has p below 0.05 by chance more often than one in twenty."
+        words += " With several tests, expect an occasional p below 0.05 by chance."
     columns = " of the " in tests.rows
     if columns or (report.rows is not None and report.rows > MOST_TESTED_ROWS):
         words += f" {tests.rows}, drawn at random, are tested."

@@ -1,4 +1,4 @@
-"""The top of the page: what was found, in a sentence and in tiles, and what to beware of."""
+"""The top of the page: the result in a sentence and in tiles, and the remarks."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from html import escape
 
 from momentmix.report.parts import Section, one_decimal
 from momentmix.summary import FitSummary, components, counted, percent
-from momentmix.summary.certainty import SURE
+from momentmix.summary.assignment import SURE
 
 
 def opening(report: FitSummary) -> str:
-    """What was found, in a sentence or two."""
+    """The result in a sentence or two."""
     mixture, rows = report.mixture, report.rows
     parts = components(mixture)
     of = f"{counted(rows, 'row')} of " if rows is not None else ""
@@ -26,7 +26,7 @@ def opening(report: FitSummary) -> str:
             f" The largest has {percent(parts[0].weight)} of the weight, the smallest "
             f"{percent(parts[-1].weight)}."
         )
-    sure = report.certainty
+    sure = report.assignment
     if sure is not None and sure.rows and len(parts) > 1:
         words += (
             f" {percent(sure.sure / sure.rows).capitalize()} of the rows belong to their component "
@@ -39,7 +39,7 @@ def opening(report: FitSummary) -> str:
 
 
 def tiles(report: FitSummary) -> str:
-    """The numbers that everybody asks for first: three, four or six, which fill their rows."""
+    """The main numbers as three, four or six tiles, which fill whole lines."""
     mixture, value = report.mixture, report.log_likelihood
     shown = [] if report.rows is None else [("rows", f"{report.rows:,}")]
     shown += [
@@ -63,7 +63,7 @@ def contents(sections: Sequence[Section]) -> str:
 
 
 def remarks_section(report: FitSummary) -> Section:
-    """What to know before trusting the fit, if there is anything."""
+    """The remarks to read before trusting the fit, if there are any."""
     items = "".join(f"<li>{escape(remark)}</li>" for remark in report.remarks)
     nothing = '<p class="soft">Nothing unusual was found.</p>'
     return Section("remarks", "Remarks", f'<ul class="remarks">{items}</ul>' if items else nothing)

@@ -19,12 +19,12 @@ from momentmix.report.parts import (
 )
 from momentmix.summary import FitSummary, Outlier, fine_percent, names_of
 
-#: Columns of the data whose values the table shows.
+#: Columns of the data whose values the table shows. Chosen so that the table fits on the page.
 _MOST_COLUMNS = 6
 
 
 def outliers_section(report: FitSummary, picture: str) -> Section | None:
-    """For fits that look for outliers."""
+    """The section for fits that look for outliers."""
     found = report.outliers
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""What sections of the page are made of: tables, marks of components, coloured cells."""
+"""The parts of sections: tables, marks of components, coloured cells."""
 
 from __future__ import annotations
 
@@ -12,18 +12,20 @@ import numpy as np
 from momentmix.plotting import component_colour, text_on
 from momentmix.summary import readable
 
-#: Letters of a heading that are kept together.
+#: Headings are at least as wide as their longest word, up to this many letters; only longer words
+#: break. Chosen by how the page looks.
 _LONGEST_WORD = 14
-#: Letters of a name that are kept together where there is room, and on a phone.
+#: The letters of a column's name for which a cell leaves room, on a wide page and on a phone.
+#: Chosen by how the page looks.
 _LONGEST_NAME, _LONGEST_PIECE = 20, 11
 
 Row = TypeVar("Row")
 
 
 class Section(NamedTuple):
-    """A part of the page with a heading, to which the list at the top leads."""
+    """A part of the page with a heading, linked from the top."""
 
-    name: str  # by which links find it
+    name: str  # the anchor of links
     title: str
     html: str
 
@@ -38,7 +40,7 @@ class Cell(NamedTuple):
     html: str
 
 
-#: A heading, and the cell below it that a row of the table has.
+#: A heading, and the function that makes the cell below it from a row of the table.
 Column: TypeAlias = tuple[str, Callable[[Row], Cell]]
 
 
@@ -49,9 +51,9 @@ def table(
     is_best: Callable[[Row], bool] = lambda row: False,
     words: Collection[int] = (),
 ) -> str:
-    """A table that sorts by any of its columns, each a heading and what it shows of a row.
+    """A table that sorts by any of its columns.
 
-    ``words`` are the places of columns of words, which begin at the left as the first one does.
+    ``words`` are the positions of columns of words, which are aligned left like the first one.
     """
     top = "".join(_th(head, i in words) for i, (head, _) in enumerate(columns))
     body = "".join(
@@ -66,7 +68,7 @@ def table(
 
 
 def _th(head: str, is_words: bool) -> str:
-    # Wide enough for the longest word; only a word beyond all measure breaks.
+    # Wide enough for the longest word, unless that is very long.
     pieces = _pieces(head)
     longest = min(max(map(len, pieces)), _LONGEST_WORD)
     kind = ' class="words"' if is_words else ""
@@ -80,7 +82,7 @@ def _td(cell: Cell, is_words: bool) -> str:
 
 
 def wide(html: str, label: str) -> str:
-    """What may be wider than the page: it then scrolls, and says so."""
+    """HTML that may be wider than the page; it then scrolls, and a hint says so."""
     return (
         '<div class="wide"><p class="hint" aria-hidden="true">There is more to the right: scroll '
         f'sideways →</p><div class="scroll" role="region" tabindex="0" '
@@ -89,14 +91,14 @@ def wide(html: str, label: str) -> str:
 
 
 def _pieces(name: str) -> list[str]:
-    """The words of a name, each with the mark after it, between which it may break."""
+    """The words of a name, each with the mark after it; lines may break between them."""
     return re.split(r"(?<=[\s_/.:-])", name)
 
 
 def name_html(name: str) -> str:
-    """The name of a column, which breaks between its words or after its marks if it must.
+    """The name of a column as HTML that may break between words or after marks.
 
-    It says how wide it wants to be where there is room, and how wide it must be on a phone.
+    Its style holds the width that it wants on a wide page and on a phone.
     """
     pieces = _pieces(name)
     whole = min(len(name), _LONGEST_NAME)
@@ -108,7 +110,7 @@ def name_html(name: str) -> str:
 
 
 def mark(component: int) -> str:
-    """The number of a component on its colour, as pictures have it."""
+    """The number of a component on its colour, as in pictures."""
     colour = component_colour(component)
     return (
         f'<span class="mark" style="background:{colour};color:{text_on(colour)}">{component}</span>'
@@ -116,9 +118,9 @@ def mark(component: int) -> str:
 
 
 def heat(value: float, strongest: float) -> str:
-    """A style that colours a cell: orange above nought, blue below, full at ``strongest``.
+    """A style that colours a cell: orange above zero, blue below, full at ``strongest``.
 
-    The colour is laid thinly on the page's own, so that words show on it in light and in dark.
+    The colour is translucent, so that text on it is legible on light and on dark pages.
     """
     share = min(abs(value) / strongest, 1.0) if np.isfinite(value) else 0.0
     colour = "213 94 0" if value > 0 else "0 114 178"
@@ -126,7 +128,7 @@ def heat(value: float, strongest: float) -> str:
 
 
 def heat_scale(strongest: float, words: str) -> str:
-    """What the colours mean, as a strip from blue to orange."""
+    """The legend of the colours: a strip from blue to orange."""
     steps = "".join(
         f'<i style="{heat(value, strongest)}"></i>'
         for value in np.linspace(-strongest, strongest, 9)
@@ -138,13 +140,13 @@ def heat_scale(strongest: float, words: str) -> str:
 
 
 def signed(value: float, decimals: int = 1) -> str:
-    """A number with its sign, nought without one."""
+    """A number with its sign; zero has none."""
     text = f"{value:+.{decimals}f}"
     return text[1:] if float(text) == 0 else text.replace("-", "−")
 
 
 def one_decimal(value: float) -> str:
-    """With one decimal, thousands parted, and a true minus sign."""
+    """A number with one decimal, commas between thousands, and a true minus sign."""
     return f"{value:,.1f}".replace("-", "−")
 
 
@@ -159,7 +161,7 @@ def number_cell(value: float, digits: int = 4) -> Cell:
 
 
 def plain_cell(value: float) -> Cell:
-    """A cell with a number as it may stand in the data: without noughts at its end."""
+    """A cell with a number as it may stand in the data, without trailing zeros."""
     text = readable(value)
     return Cell(float(np.nan_to_num(value)), re.sub(r"(\.\d*?)0+$", r"\1", text).removesuffix("."))
 

@@ -22,9 +22,9 @@ from momentmix.report.parts import wide
 from momentmix.selection import Selection
 from momentmix.summary import FitSummary
 
-#: Stands for the colour of text until the page decides, by light or dark.
+#: A placeholder that the SVG replaces by the page's text colour, which is light or dark.
 _TEXT_COLOUR = "#123456"
-#: Any, because the type of its keys is another in each version of matplotlib.
+#: Its type is Any because the type of its keys differs between versions of matplotlib.
 _STYLE: Any = {
     "text.color": _TEXT_COLOUR,
     "axes.edgecolor": _TEXT_COLOUR,
@@ -44,7 +44,7 @@ _STYLE: Any = {
 
 
 def pictures(report: FitSummary) -> dict[str, str]:
-    """Figures of HTML by name: mixture, outliers, moments, quantiles, the numbers tried."""
+    """The pictures as HTML: mixture, outliers, moments, quantiles, choices."""
     with matplotlib.rc_context(_STYLE):
         drawn = {"mixture": _mixture(report)}
         if report.outliers is not None and report.outliers.rows:
@@ -90,7 +90,7 @@ def _mixture(report: FitSummary) -> str:
 
 
 def _outliers(report: FitSummary, features: list[int]) -> str:
-    """The two columns in which most outliers lie farthest out."""
+    """A picture of the outliers in the two columns that show them best."""
     figure = _figure(4.8, 3.8)
     mixture, X, ax = report.mixture, report.X, figure.subplots()
     if len(features) == 1:
@@ -105,7 +105,7 @@ def _outliers(report: FitSummary, features: list[int]) -> str:
 def _moments(report: FitSummary) -> str:
     figure = _figure(4.5, 2.7)
     plotting.draw_matches(report.matches, figure.subplots())
-    return _html(figure, "The same as a picture.", "moments")
+    return _html(figure, "The distances from the table.", "moments")
 
 
 def _quantiles(mixture: Mixture, X: np.ndarray) -> str:
@@ -134,7 +134,7 @@ def _figure(width: float, height: float) -> Figure:
 def _html(figure: Figure, words: str, name: str, broad: bool = False) -> str:
     """A picture with its caption as a part of the page; ``name`` begins the ids of its parts.
 
-    A broad one has too many parts to shrink to the width of a phone.
+    A broad picture has too many parts to shrink to the width of a phone.
     """
     text = io.StringIO()
     FigureCanvasSVG(figure)

@@ -1,4 +1,4 @@
-"""How many components, and of which covariance type."""
+"""The choice of the number of components and of the covariance type."""
 
 from momentmix.selection.blrt import BLRT, blrt
 from momentmix.selection.choice import Choice, Criterion, best_choice, why_no_more

@@ -1,8 +1,8 @@
 """The bootstrap likelihood ratio test: are m components enough, or are there m + 1?
 
 The distribution of the likelihood ratio of m against m + 1 components is not known, because under
-the null hypothesis a component has no weight or two are the same. McLachlan (1987) draws it: data
-sets from the fitted mixture of m components, each fitted with m and m + 1.
+the null hypothesis a component has no weight or two are the same. McLachlan (1987) simulates it:
+data sets are drawn from the fitted mixture of m components, and each is fitted with m and m + 1.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from momentmix.data.parameters import Parameters
 from momentmix.data.sources import AtomData
 from momentmix.distributions.mixture import Mixture
 from momentmix.estimators.auto import plan_of, sweeps
-from momentmix.estimators.moment_mixture import MomentMixture
+from momentmix.estimators.gaussian_mixture import GaussianMixture
 from momentmix.estimators.rows import Table
-from momentmix.fitting.building import mixture_problem, resized
+from momentmix.fitting.building import mixture_problem, resize
 from momentmix.fitting.plan import Plan
 from momentmix.fitting.problem import Problem
 from momentmix.fitting.solve import solve
@@ -43,28 +43,32 @@ from momentmix.support.progress import Progress
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-#: Cuts of the smaller fit from which EM finds the larger one, and the steps that each takes first.
+#: The number of cuts of the smaller fit from which EM finds the larger one, and the first EM steps
+#: of each. These are round numbers that were not tuned. The data and all replicates use the same,
+#: so the level does not depend on them; fewer lose power, and more take longer.
 TRIES, FIRST_STEPS = 3, 6
-#: How far EM climbs with m and with m + 1 components, on the data as in every replicate. The first
-#: has to end where the fit of the data did, or replicates would gain what their null hypothesis has
-#: left.
+#: The tolerances of EM with m and with m + 1 components, and its most steps, for the data as for
+#: every replicate. NULL_TOL is the smaller, so that replicates do not gain what their smaller fit
+#: has left over. These are round numbers that were not tuned.
 NULL_TOL, TOL, STEPS = 2e-5, 1e-4, 60
-#: How likely the decision may differ from that of ever so many replicates; and the replicates after
-#: which half of this is spent.
+#: The probability RISK that the decision differs from that of infinitely many replicates, and the
+#: number of replicates after which half of it may be used up, as in Gandy (2009), who takes 1e-3
+#: too. HALF_SPENT is a round number that was not tuned; it affects how early tests can stop.
 RISK, HALF_SPENT = 1e-3, 50
-#: Replicates that are made side by side before the decision is looked at again.
+#: The number of replicates that are made in parallel before the decision is checked again. This is
+#: a round number: the decision does not depend on it, only speed does.
 BATCH = 8
 
 
 class BLRT(NamedTuple):
-    """What a bootstrap likelihood ratio test has found."""
+    """The result of a bootstrap likelihood ratio test."""
 
     n_components: int  # m, which is tested against m + 1
     statistic: float  # twice the gain in log-likelihood, less the penalty of the prior
     p_value: float  # (1 + exceedances) / (1 + n_boot)
     rejected: bool  # whether m components are too few, at the level of the test
-    n_boot: int  # replicates that it took
-    exceedances: int  # replicates whose statistic is at least that of the data
+    n_boot: int  # the number of replicates that it took
+    exceedances: int  # the number of replicates whose statistic is at least that of the data
     interrupted: bool  # whether Ctrl-C ended the test before it had decided
 
 
@@ -95,7 +99,7 @@ def blrt(
     covariance_type : {"full", "tied", "diag", "spherical"}, default="full"
         The shapes that components may have.
     level : float, default=0.05
-        That of the test: how often m components are rejected where they are right.
+        The level of the test: how often m components are rejected if they are right.
     n_boot : int, default=199
         The most replicates.
     sample_weight : array of shape (p,), optional
@@ -107,7 +111,7 @@ def blrt(
     verbose : int, default=0
         1 shows a progress bar.
     **settings
-        Those of MomentMixture.
+        Those of GaussianMixture.
 
     Returns
     -------
@@ -137,19 +141,19 @@ def blrt(
             f"n_boot={n_boot} replicates cannot reject at level={level:g}; it takes at least "
             f"{int(np.ceil(1 / level - 1))}"
         )
-    estimator = MomentMixture(
+    estimator = GaussianMixture(
         n_components,
         covariance_type=covariance_type,
         random_state=random_state,
         verbose=verbose,
         **settings,
     )
-    estimator._check_settings()
+    estimator._validate_params()  # type: ignore[no-untyped-call]
     data = estimator._data(X, sample_weight, noise_covariance)
     if not isinstance(data, AtomData | ObservedData) or not sweeps(estimator, data):
         raise ValueError(
-            "the test needs rows in memory and fits by EM; leave polish, init, the starts and "
-            "max_iter at their defaults"
+            "the test needs rows in memory and fits by EM; leave method, init_params, the starts "
+            "and max_iter at their defaults"
         )
     rng = generator(random_state)
     with thread_limit(estimator.n_jobs):
@@ -160,7 +164,7 @@ def blrt(
 
 
 def blrt_of(
-    estimator: MomentMixture,
+    estimator: GaussianMixture,
     found: Found,
     data: AtomData | ObservedData,
     rng: np.random.Generator,
@@ -168,11 +172,11 @@ def blrt_of(
     level: float,
     n_boot: int = 199,
 ) -> BLRT:
-    """The test of a fit that is there already."""
+    """The test of a fit that was made already."""
     if found.plan.outliers is not None:
         raise ValueError(
             "the bootstrap likelihood ratio test draws rows from a mixture, and from a background "
-            f"none can be drawn; use outliers='none', not {estimator.outliers!r}"
+            f"none can be drawn; use outliers=None, not {estimator.outliers!r}"
         )
     m, kind = found.plan.m, found.plan.kind
     fitted = found.problem.frame.back(found.fit.parameters)
@@ -212,14 +216,14 @@ def blrt_of(
 def stopping_bounds(level: float, n_boot: int) -> Iterator[tuple[int, int]]:
     """After each replicate, the exceedances up to which to reject, and from which not to.
 
-    They are those of Gandy (2009): where the p-value is the level itself, each is reached wrongly
-    with a probability that stays below what may be spent up to then, RISK in all. At the end, and
-    as soon as the rest cannot change it, (1 + exceedances) / (1 + n_boot) decides.
+    They are those of Gandy (2009): if the p-value is the level itself, the probability to have
+    reached either bound stays below the risk that may be used up by then, which is RISK in all. At
+    the end, and as soon as the rest cannot change it, (1 + exceedances) / (1 + n_boot) decides.
     """
     allowed = int(np.floor(level * (n_boot + 1) + 1e-9)) - 1  # exceedances up to which p ≤ level
-    alive = np.ones(1)  # probabilities of 0, 1, … exceedances while nothing is decided
+    alive = np.ones(1)  # probabilities of 0, 1, … exceedances and no decision yet
     low, wrong_low, wrong_high = -1, 0.0, 0.0
-    offset = 0  # exceedances that the first entry of ``alive`` stands for
+    offset = 0  # the number of exceedances that the first entry of ``alive`` stands for
     for n in range(1, n_boot + 1):
         alive = (1 - level) * np.append(alive, 0) + level * np.append(0, alive)
         spent = RISK * n / (n + HALF_SPENT)
@@ -243,21 +247,21 @@ def _statistic(
     start: Parameters,
     rng: np.random.Generator,
 ) -> float:
-    """Twice what one component more gains, if it is found by cutting one in two."""
-    smaller, larger = (resized(problem, data, plan).likelihood for plan in plans)
+    """Twice the gain in log-likelihood of one more component, found by cutting one in two."""
+    smaller, larger = (resize(problem, data, plan).likelihood for plan in plans)
     assert isinstance(smaller, RowLikelihood)
     assert isinstance(larger, RowLikelihood)
-    null = _climbed(smaller, start, NULL_TOL)
+    null = _climb(smaller, start, NULL_TOL)
     cuts = grown(larger, null.parameters, rng)[:TRIES]
     if not cuts:
         return 0.0
-    trials = larger.look_at(cuts, FIRST_STEPS)
+    trials = larger.try_steps(cuts, FIRST_STEPS)
     best = max(trials, key=lambda trial: trial.log_posterior)
-    full = _climbed(larger, best.parameters, TOL)
+    full = _climb(larger, best.parameters, TOL)
     return 2 * smaller.count * (full.log_posterior - null.log_posterior)
 
 
-def _climbed(likelihood: RowLikelihood, start: Parameters, tol: float) -> EMResult:
+def _climb(likelihood: RowLikelihood, start: Parameters, tol: float) -> EMResult:
     result = likelihood.fit(start, tol=tol, max_iter=STEPS)
     if result.interrupted:
         raise KeyboardInterrupt
@@ -267,7 +271,7 @@ def _climbed(likelihood: RowLikelihood, start: Parameters, tol: float) -> EMResu
 def _replicate(
     data: AtomData | ObservedData, null: Mixture, rng: np.random.Generator
 ) -> AtomData | ObservedData:
-    """As many rows of a mixture as there are, with the same gaps and errors as the data have."""
+    """Draw as many rows of a mixture as there are, with the gaps and errors of the data."""
     if isinstance(data, AtomData):
         p = max(2, round(data.count))
         return AtomData.of_rows(to_numpy(null.sample(p, rng)[0]), None, float(p))

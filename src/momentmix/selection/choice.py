@@ -9,53 +9,53 @@ import numpy as np
 from scipy.special import xlogy
 
 from momentmix.covariance import covariance_type
-from momentmix.estimators.moment_mixture import MomentMixture
+from momentmix.estimators.gaussian_mixture import GaussianMixture
 from momentmix.estimators.rows import Table
-from momentmix.fitting.sweep import determined
+from momentmix.fitting.sweep import is_determined
 from momentmix.likelihood.density import softmax
 from momentmix.support.array import to_numpy
 
-#: What fits are compared by.
+#: The criterion by which fits are compared.
 Criterion: TypeAlias = Literal["bic", "icl", "aic", "cv", "blrt"]
 CRITERIA: tuple[Criterion, ...] = ("bic", "icl", "aic", "cv", "blrt")
-#: That of the tests by which "blrt" goes on to more components.
+#: The level of the tests by which "blrt" goes on to more components, which is the customary one.
 LEVEL = 0.05
 
 
 class Choice(NamedTuple):
-    """One fit, and what speaks for and against it. BIC, ICL and AIC are better if lower."""
+    """One fit and its criteria. BIC, ICL and AIC are better if lower."""
 
     n_components: int
     covariance_type: str
-    log_likelihood: float  # of all rows together
+    log_likelihood: float  # the total over all rows
     n_parameters: int
     bic: float
     icl: float  # BIC plus twice the entropy of the classification
     aic: float
-    cv: float | None  # log-likelihood of a row that was left out, if asked for; higher is better
-    relative_entropy: float  # 1 if every row surely belongs to its component; so for one component
-    smallest: float  # rows in the smallest class
+    cv: float | None  # mean log-likelihood of rows left out, if asked for; higher is better
+    relative_entropy: float  # 1 if every row surely belongs to its component; 1 for one component
+    smallest: float  # the number of rows in the smallest class
     stability: float | None  # mean adjusted Rand index of two seeds, if there were several
     p_value: float | None  # of the test against one component more, if it was made
-    collapsed: int  # components that rest on next to nothing, which makes the BIC meaningless
-    fit: MomentMixture
+    collapsed: int  # the number of collapsed components, which make the BIC meaningless
+    fit: GaussianMixture
 
 
 class Rows(NamedTuple):
     """The rows that fits are compared on."""
 
-    X: np.ndarray  # (p, n), of which NaN is a gap
+    X: np.ndarray  # (p, n); NaN is a gap
     weights: np.ndarray  # (p,), 0 for rows without any value
-    noise: Table  # as users give it
+    noise: Table  # as the user gives it
 
     @property
     def number(self) -> float:
-        """How many there are, by their weights."""
+        """The number of rows, by their weights."""
         return float(self.weights.sum())
 
 
-def choice_of(fit: MomentMixture, rows: Rows, cv: float | None = None) -> Choice:
-    """What a fit is worth on some rows."""
+def choice_of(fit: GaussianMixture, rows: Rows, cv: float | None = None) -> Choice:
+    """The criteria of a fit on some rows."""
     mixture, N = fit.mixture_, rows.number
     R, log_density = softmax(np.array(to_numpy(mixture.log_joint(rows.X, rows.noise))))
     members = rows.weights
@@ -64,7 +64,7 @@ def choice_of(fit: MomentMixture, rows: Rows, cv: float | None = None) -> Choice
             log_density,
             np.logaddexp(log_density, mixture.background.log_joint(rows.X)),
         )
-        members = members * np.exp(own - log_density)  # rows that belong to a component
+        members = members * np.exp(own - log_density)  # the share of each row that is no outlier
     entropy = -float(members @ np.sum(xlogy(R, R), axis=1))
     classes = np.bincount(R.argmax(axis=1), members, minlength=R.shape[1])
     total, parameters = float(rows.weights @ log_density), fit._n_parameters()
@@ -89,7 +89,7 @@ def choice_of(fit: MomentMixture, rows: Rows, cv: float | None = None) -> Choice
 
 
 def relative_entropy(entropy: float, rows: float, m: int) -> float:
-    """1 - entropy / (rows log m): 1 if every row is sure of its component, 0 if none is.
+    """1 - entropy / (rows log m): 1 if all rows surely belong to their components, 0 if none does.
 
     ``entropy`` is -Σ p log p of the probabilities of m components, over all rows.
     """
@@ -99,8 +99,8 @@ def relative_entropy(entropy: float, rows: float, m: int) -> float:
 def best_choice(choices: Sequence[Choice], criterion: Criterion = "bic") -> Choice:
     """The best by a criterion among the fits with the fewest collapsed components.
 
-    By "blrt", the first of each type that a test against one component more does not reject, and
-    of these the one of lowest BIC.
+    For "blrt" it is, of each type, the first that a test against one component more does not
+    reject, and of these the one of lowest BIC.
     """
     fewest = min(choice.collapsed for choice in choices)
     able = [choice for choice in choices if choice.collapsed == fewest]
@@ -112,7 +112,7 @@ def best_choice(choices: Sequence[Choice], criterion: Criterion = "bic") -> Choi
 
 
 def _not_rejected(choices: Sequence[Choice]) -> Choice:
-    """The first, by number, that was not rejected for one more; else the one after the last."""
+    """The first, by number, that was not rejected; the last if all were."""
     ranked = sorted(choices, key=lambda choice: choice.n_components)
     for choice in ranked:
         if choice.p_value is None or choice.p_value > LEVEL:
@@ -121,7 +121,7 @@ def _not_rejected(choices: Sequence[Choice]) -> Choice:
 
 
 def _worth(choice: Choice, criterion: Criterion) -> float:
-    """The lower, the better."""
+    """The value of a criterion, with the sign that makes lower better."""
     value = getattr(choice, criterion)
     if value is None:
         return np.inf
@@ -129,7 +129,7 @@ def _worth(choice: Choice, criterion: Criterion) -> float:
 
 
 def why_no_more(choices: Sequence[Choice], rows: int, criterion: Criterion = "bic") -> str:
-    """A sentence where the best number is the largest that was tried; else nothing.
+    """A sentence if the best number is the largest that was tried; else an empty one.
 
     ``rows`` is the number of rows that were fitted.
     """
@@ -142,8 +142,6 @@ def why_no_more(choices: Sequence[Choice], rows: int, criterion: Criterion = "bi
     if fit.interrupted_:
         return f"The search was interrupted at {m}; more components may be better still."
     kind, n = covariance_type(best.covariance_type), fit.mixture_.n_features
-    if not determined(m + 1, rows, n, kind, fit.order):
-        enough_rows = determined(m + 1, rows, n, kind, "auto")
-        what = f"moments of order {fit.order} determine" if enough_rows else "so few rows allow"
-        return f"{m} is the largest number of components that {what}."
+    if not is_determined(m + 1, rows, n, kind):
+        return f"{m} is the largest number of components that so few rows allow."
     return f"{m} is the most components that were tried; more may be better still."

@@ -1,4 +1,4 @@
-"""Fits that are compared: found from each other, or one by one where settings say how."""
+"""Fits that are compared: found from each other, or one by one if the settings demand it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from sklearn.metrics import adjusted_rand_score
 from momentmix.covariance import covariance_type
 from momentmix.data.observed import ObservedData
 from momentmix.data.sources import AtomData
-from momentmix.estimators.auto import fits_of, fitted_as, with_choice
-from momentmix.estimators.moment_mixture import MomentMixture
+from momentmix.estimators.auto import estimator_with, fits_of, with_choice
+from momentmix.estimators.gaussian_mixture import GaussianMixture
 from momentmix.estimators.rows import Table
-from momentmix.fitting.sweep import Found, determined, searched
+from momentmix.fitting.sweep import Found, is_determined, search_again
 from momentmix.likelihood.rows import RowLikelihood
-from momentmix.likelihood.strength import folds, held_out
+from momentmix.likelihood.strength import folds, held_out_log_likelihood
 from momentmix.selection.blrt import blrt_of
 from momentmix.selection.choice import LEVEL, Choice, Criterion, Rows, best_choice, choice_of
 from momentmix.support.checks import generator
@@ -30,7 +30,7 @@ class Comparison:
 
     def __init__(
         self,
-        template: MomentMixture,
+        template: GaussianMixture,
         data: AtomData | ObservedData,
         rows: Rows,
         criterion: Criterion,
@@ -44,8 +44,8 @@ class Comparison:
     def sweep(
         self, numbers: Sequence[int], types: Sequence[str], patience: int | None, seeds: int
     ) -> None:
-        """Fits that are found from each other; then the best of them is searched for."""
-        # The other criteria are not known on the way, so that no number is passed over.
+        """Find fits from each other, and then search for the best like any other fit."""
+        # The other criteria are not known on the way, so all numbers are improved.
         prices = {"bic": float(np.log(self.data.count)), "aic": 2.0}
         rngs = [self.rng]
         rngs += [np.random.default_rng(self.rng.integers(2**63)) for _ in range(seeds - 1)]
@@ -93,10 +93,10 @@ class Comparison:
             warn_user("the comparison was interrupted; its fits hold the best parameters so far")
 
     def _decide(self, found: list[Found]) -> None:
-        """Find out what the criterion needs to know, and search for the best like any other fit."""
+        """Compute the criterion, and search for the best like any other fit."""
         if self.criterion == "cv":
             for i, one in enumerate(found):
-                self.choices[i] = self.choices[i]._replace(cv=self._held_out(one))
+                self.choices[i] = self.choices[i]._replace(cv=self._hold_out(one))
         if self.criterion == "blrt":
             self._test(found)
         searched_for: set[int] = set()
@@ -105,19 +105,19 @@ class Comparison:
             if i in searched_for:
                 return
             searched_for.add(i)
-            # As a fit with this number and type would search, from the same seed.
-            better = searched(found[i], generator(self.template.random_state))
+            # From the same seed, so it searches like a fit with this number and type.
+            better = search_again(found[i], generator(self.template.random_state))
             before = self.choices[i]
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", CollapseWarning)
-                fit = fitted_as(self.template, better)
-            cv = self._held_out(better) if self.criterion == "cv" else None
+                fit = estimator_with(self.template, better)
+            cv = self._hold_out(better) if self.criterion == "cv" else None
             self.choices[i] = choice_of(fit, self.rows, cv)._replace(
                 stability=before.stability, p_value=before.p_value
             )
 
     def _test(self, found: list[Found]) -> None:
-        """For each type, tests of m against m + 1 components from the smallest number on."""
+        """For each type, test m against m + 1 components, from the smallest number on."""
         last: dict[str, float] = {}
         for i, one in enumerate(found):
             name, after = one.plan.kind.name, found[i + 1 : i + 2]
@@ -128,7 +128,7 @@ class Comparison:
                 self.choices[i] = self.choices[i]._replace(p_value=test.p_value)
 
     def _over_seeds(self, runs: list[list[Found]]) -> tuple[list[Found], list[float | None]]:
-        """The best fit of each number over the seeds, and how alike their classifications are."""
+        """The best fit of each number over the seeds, and how similar the classifications are."""
         by_number: dict[int, list[Found]] = {}
         for run in runs:
             for one in run:
@@ -144,19 +144,21 @@ class Comparison:
             return None
         X, weights, noise = self.rows
         with _without_warnings():
-            labels = [fitted_as(self.template, one).predict(X, noise)[weights > 0] for one in fits]
+            labels = [
+                estimator_with(self.template, one).predict(X, noise)[weights > 0] for one in fits
+            ]
         return float(np.mean([adjusted_rand_score(a, b) for a, b in combinations(labels, 2)]))
 
     def _choice(self, found: Found) -> Choice:
         with _without_warnings():
-            return choice_of(fitted_as(self.template, found), self.rows)
+            return choice_of(estimator_with(self.template, found), self.rows)
 
-    def _held_out(self, found: Found) -> float:
+    def _hold_out(self, found: Found) -> float:
         likelihood, start = found.problem.likelihood, found.fit.parameters
         assert isinstance(likelihood, RowLikelihood)
         # The same rows are left out of every fit that is compared.
         fold = folds(likelihood, np.random.default_rng(0))
-        value = held_out(likelihood, likelihood.prior, start, fold)
+        value = held_out_log_likelihood(likelihood, likelihood.prior, start, fold)
         return value - found.problem.frame.log_volume
 
     def one_by_one(
@@ -167,18 +169,17 @@ class Comparison:
         types: Sequence[str],
         patience: int | None,
     ) -> None:
-        """Independent fits, where settings say how each is made."""
+        """Make independent fits, because the settings say how each starts."""
         if self.criterion in ("cv", "blrt"):
             raise ValueError(
-                f"criterion={self.criterion!r} goes on from fits by EM; leave polish, init, the "
-                "starts and max_iter at their defaults, or use 'bic', 'icl' or 'aic'"
+                f"criterion={self.criterion!r} goes on from fits by EM; leave method, init_params, "
+                "the starts and max_iter at their defaults, or use 'bic', 'icl' or 'aic'"
             )
         rows = self.rows
         for name in types:
             kind, alike = covariance_type(name), []
             for m in numbers:
-                n, order = rows.X.shape[1], self.template.order
-                if m > numbers[0] and not determined(m, rows.number, n, kind, order):
+                if m > numbers[0] and not is_determined(m, rows.number, rows.X.shape[1], kind):
                     break
                 one = with_choice(self.template, name, m)
                 with warnings.catch_warnings():
@@ -195,7 +196,7 @@ class Comparison:
 
 @contextmanager
 def _without_warnings() -> Iterator[None]:
-    """Those of fits that are only compared are nobody's concern."""
+    """Suppress warnings of fits that are only compared."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

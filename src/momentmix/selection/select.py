@@ -11,7 +11,7 @@ from momentmix.covariance import COVARIANCE_TYPES
 from momentmix.data.observed import ObservedData
 from momentmix.data.sources import AtomData
 from momentmix.estimators.auto import MOST, PATIENCE, sweeps
-from momentmix.estimators.moment_mixture import MomentMixture
+from momentmix.estimators.gaussian_mixture import GaussianMixture
 from momentmix.estimators.rows import Table
 from momentmix.selection.choice import CRITERIA, Choice, Criterion, Rows
 from momentmix.selection.compare import Comparison
@@ -40,7 +40,7 @@ def select(
 
     The fits share their work: one component more is found by cutting one in two, and one less by
     merging two, up and down until nothing improves. The best is then searched for like any other
-    fit. A fit with a component that rests on next to nothing is not chosen while there are others.
+    fit. A fit with a collapsed component is chosen only if all have one.
 
     Parameters
     ----------
@@ -53,26 +53,27 @@ def select(
         The types to compare; "auto" is all of them.
     criterion : {"bic", "icl", "aic", "cv", "blrt"}, default="bic"
         What decides. "bic" weighs the likelihood against the number of parameters. "icl" also
-        charges for rows that belong to no component surely, so it counts clusters rather than
+        charges for rows that no component clearly owns, so it counts clusters rather than
         Gaussians. "aic" charges less for parameters, and finds more components. "cv" is the
         log-likelihood of rows that were left out. "blrt" adds components as long as a bootstrap
-        test rejects the number there is at 5 % (:func:`momentmix.selection.blrt`).
+        test at 5 % rejects the current number (:func:`momentmix.selection.blrt`).
     sample_weight : array of shape (p,), optional
         How many times each row counts.
     noise_covariance : scalar or array, optional
-        The covariance of known errors in the rows, as in ``MomentMixture.fit``.
+        The covariance of known errors in the rows, as in ``GaussianMixture.fit``.
     seeds : int, default=1
-        How often all is done, with other random numbers. With more than one, the table says how
-        alike the classifications are (``stability``), and the best fit of each number is kept.
+        How often everything is repeated with other random numbers. With more than one, the table
+        says how similar the classifications are (``stability``), and the best fit of each number is
+        kept.
     callback : callable, optional
-        Is given each Choice as soon as it is known, to show progress. It may still improve.
+        Is called with each Choice as soon as it is known, to show progress. It may still improve.
     **settings
-        Those of MomentMixture, such as ``random_state`` and ``prior``.
+        Those of GaussianMixture, such as ``random_state`` and ``prior``.
 
     Returns
     -------
     Selection
-        ``best`` is the fitted MomentMixture that was chosen, ``table`` has a row for each fit.
+        ``best`` is the fitted GaussianMixture that was chosen, ``table`` has a row for each fit.
 
     Examples
     --------
@@ -87,7 +88,7 @@ def select(
     types = _types(covariance_types)
     one_of("criterion", criterion, CRITERIA)
     whole_number("seeds", seeds, 1)
-    return _compared(
+    return _compare(
         X,
         numbers,
         types,
@@ -110,7 +111,7 @@ def choose_components(
     sample_weight: ArrayLike | None = None,
     **settings: Any,
 ) -> tuple[Choice, list[Choice]]:
-    """The number of components with the lowest BIC, and all that were looked at, from 1 on.
+    """The number of components with the lowest BIC, and all numbers from 1 that were tried.
 
     It is :func:`momentmix.select` for one covariance type, which stops by itself.
 
@@ -121,15 +122,15 @@ def choose_components(
     most : int, default=15
         The largest number tried.
     patience : int, default=3
-        So many numbers in a row that do not lower the BIC are enough.
+        It stops after so many numbers in a row that do not lower the BIC.
     callback : callable, optional
-        Is given each Choice as soon as it is known, to show progress.
+        Is called with each Choice as soon as it is known, to show progress.
     noise_covariance : scalar or array, optional
-        The covariance of known errors in the rows, as in ``MomentMixture.fit``.
+        The covariance of known errors in the rows, as in ``GaussianMixture.fit``.
     sample_weight : array of shape (p,), optional
         How many times each row counts.
     **settings
-        Those of MomentMixture, the number of components apart.
+        Those of GaussianMixture, the number of components apart.
 
     Returns
     -------
@@ -149,7 +150,7 @@ def choose_components(
     if most < 1:
         raise ValueError(f"most must be at least 1, got {most}")
     types = _types(settings.pop("covariance_type", "full"))
-    found = _compared(
+    found = _compare(
         X,
         range(1, most + 1),
         types,
@@ -186,7 +187,7 @@ def _types(given: Sequence[str] | str) -> Sequence[str]:
     return list(dict.fromkeys(given))
 
 
-def _compared(
+def _compare(
     X: Table,
     numbers: Sequence[int],
     types: Sequence[str],
@@ -199,9 +200,9 @@ def _compared(
     callback: Callable[[Choice], None] | None,
     settings: dict[str, Any],
 ) -> Selection:
-    template = MomentMixture(n_components=numbers[0], **settings)
-    template._check_settings()
-    # Rows of a device are compared in the main memory.
+    template = GaussianMixture(n_components=numbers[0], **settings)
+    template._validate_params()  # type: ignore[no-untyped-call]
+    # Rows on a device are compared in main memory.
     check_same_place(X, sample_weight, "sample_weight")
     X, sample_weight = (to_numpy(part) if foreign(part) else part for part in (X, sample_weight))
     data = template._data(X, sample_weight, noise_covariance)
@@ -217,7 +218,7 @@ def _compared(
     return Selection(comparison.choices, criterion)
 
 
-def _rows(template: MomentMixture, X: Table, sample_weight: Table, noise: Table) -> Rows:
+def _rows(template: GaussianMixture, X: Table, sample_weight: Table, noise: Table) -> Rows:
     array = template._rows(X)
     weights = np.ones(len(array)) if sample_weight is None else np.asarray(sample_weight, float)
     weights = np.where(np.isnan(array).all(axis=1), 0.0, weights)

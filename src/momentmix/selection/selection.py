@@ -1,4 +1,4 @@
-"""What a comparison of fits has found: a table, its best row, and how to show them."""
+"""The result of a comparison of fits: a table, its best row, and how to show them."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from html import escape
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from momentmix.estimators.moment_mixture import MomentMixture
+from momentmix.estimators.gaussian_mixture import GaussianMixture
 from momentmix.selection.choice import Choice, Criterion, best_choice
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: Columns that are shown, with their formats; those without any value are left out.
+#: The columns that are shown, with their heads and formats; columns without values are left out.
 COLUMNS = {
     "covariance_type": ("covariances", "{}"),
     "n_components": ("components", "{}"),
@@ -38,10 +38,10 @@ class Selection:
     Attributes
     ----------
     table : list of Choice
-        One row for each fit, which are named tuples: ``pandas.DataFrame(selection.table)`` is a
-        table of them.
+        One row for each fit. Rows are named tuples, so ``pandas.DataFrame(selection.table)`` makes
+        a pandas table of them.
     criterion : {"bic", "icl", "aic", "cv", "blrt"}
-        What they were compared by.
+        The criterion that compared them.
     """
 
     table: list[Choice]
@@ -53,7 +53,7 @@ class Selection:
         return best_choice(self.table, self.criterion)
 
     @property
-    def best(self) -> MomentMixture:
+    def best(self) -> GaussianMixture:
         """The best fit."""
         return self.chosen.fit
 
@@ -69,12 +69,12 @@ class Selection:
         -------
         matplotlib.axes.Axes
         """
-        # Pictures lie above this layer, and matplotlib need not be there.
+        # Plotting is a layer above this one, and matplotlib is optional.
         drawn: Axes = import_module("momentmix.plotting").plot_selection(self, ax=ax)
         return drawn
 
     def cells(self) -> tuple[list[str], list[list[str]]]:
-        """The table in words: names of the columns that say something, and the rows."""
+        """The table as text: the heads of the columns that have values, and the rows."""
         shown = [name for name in COLUMNS if any(_says(choice, name) for choice in self.table)]
         rows = [[_cell(choice, name) for name in shown] for choice in self.table]
         return [COLUMNS[name][0] for name in shown], rows

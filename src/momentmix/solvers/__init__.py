@@ -1,4 +1,4 @@
-"""Least-squares solvers: they take callables and know no mixture."""
+"""Least-squares solvers, which take callables and know nothing of mixtures."""
 
 from momentmix.solvers.gauss_newton import gauss_newton
 from momentmix.solvers.lbfgs import lbfgs

@@ -1,4 +1,4 @@
-"""Anderson's mixing: a fixed-point iteration x ← g(x) that remembers its last few steps."""
+"""Anderson's mixing: a fixed-point iteration x ← g(x) that uses its last few steps."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ from collections import deque
 
 import numpy as np
 
-#: Share of their own squares that is added to those of the differences.
+#: This is added to the diagonal of the Gram matrix of the normalised differences, so that it can be
+#: inverted if they are nearly dependent. This is a round number that was not tuned.
 RIDGE = 1e-10
 
 
 class Anderson:
     """Guesses of where x = g(x), from the last ``depth`` + 1 pairs of x and g(x).
 
-    Where g is linear, as it is near its fixed point, the combination of the g(x) with coefficients
-    of sum 1 that makes that of the residuals g(x) - x least is the fixed point of g in the span.
+    Coefficients of sum 1 make the combination of the residuals g(x) - x as short as possible, and
+    the guess is the same combination of the g(x). Near its fixed point g is nearly linear, and for
+    a linear g this is the fixed point if it lies in the span.
     """
 
     def __init__(self, depth: int = 5) -> None:
@@ -39,6 +41,6 @@ class Anderson:
         G = np.diff(np.stack(self._points, axis=1), axis=1)
         size = np.maximum(np.linalg.norm(F, axis=0), 1e-300)
         F, G = F / size, G / size
-        # A little on the diagonal leaves out what rounding cannot tell apart.
+        # The ridge leaves out directions that are lost in rounding.
         gram = F.T @ F + RIDGE * np.eye(F.shape[1])
         return g - G @ np.linalg.solve(gram, F.T @ self._residuals[-1])

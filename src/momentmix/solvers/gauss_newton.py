@@ -1,4 +1,4 @@
-"""Levenberg–Marquardt: Gauss–Newton steps, damped as much as their predictions need."""
+"""Levenberg–Marquardt: Gauss–Newton steps with a damping that adapts to their predictions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import numpy as np
 
 from momentmix.solvers.solution import Callback, Problem, Solution
 
-#: Iterations without a change but for rounding after which there is none to come.
+#: The solver stops after this many iterations in a row in which the cost changed only by rounding.
+#: This is a round number that was not tuned; it matters for tol=0 alone.
 LEVEL = 20
 
 
@@ -23,8 +24,8 @@ def gauss_newton(
 
     Stops when an iteration gains less than ``tol`` of the cost (twice running, so that one short
     step does not end it), when no damping helps, or after ``max_iter`` iterations. With ``tol=0``
-    it goes on where the cost is level to rounding as long as the gradient shrinks. Ctrl-C returns
-    the best point so far.
+    it goes on as long as the gradient shrinks, even if the cost changes only by rounding. Ctrl-C
+    returns the best point so far.
     """
     value, gradient = problem.value_and_gradient(x)
     history, passes, small, level = [value], 1, 0, 0
@@ -38,7 +39,7 @@ def gauss_newton(
                 passes += 1
                 if new_value < value or _closer(value, gradient, new_value, new_gradient):
                     break
-                nothing = predicted <= 1e-15 * abs(value)  # less than rounding can tell
+                nothing = predicted <= 1e-15 * abs(value)  # less than rounding
                 if damping > 1e8 or nothing or not np.any(step):
                     return _solution(
                         x, value, gradient, history, passes, "no step lowers the cost", True
@@ -72,7 +73,7 @@ def gauss_newton(
 
 
 def _closer(value: float, gradient: np.ndarray, new: float, new_gradient: np.ndarray) -> bool:
-    """Whether the cost is equal to rounding and the gradient, which knows better, has shrunk."""
+    """Whether the gradient has shrunk and the cost has not risen by more than rounding."""
     level = new <= value + 1e-11 * abs(value)
     return level and bool(np.linalg.norm(new_gradient) < 0.8 * np.linalg.norm(gradient))
 

@@ -1,4 +1,4 @@
-"""L-BFGS, SciPy's: the first-order method of the paper's experiments, kept as a baseline."""
+"""SciPy's L-BFGS, the first-order method of the paper's experiments, kept as a baseline."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def lbfgs(
     options = {"maxiter": max_iter, "maxfun": 10 * max_iter, "ftol": tol, "gtol": 0, "maxcor": 20}
     try:
         result = minimize(cost, x, jac=True, method="L-BFGS-B", callback=report, options=options)
-        # Status 2: no step along the line lowers the cost, which rounding alone decides by now.
+        # Status 2: no step along the line lowers the cost, because rounding hides the descent.
         reason, converged, interrupted = str(result.message), result.status in (0, 2), False
     except KeyboardInterrupt:
         pass

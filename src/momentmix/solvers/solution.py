@@ -20,7 +20,7 @@ class NormalEquations(Protocol):
 
 
 class Problem(Protocol):
-    """A cost to minimise: a sum of squares that is known through these calls alone."""
+    """A sum of squares to minimise."""
 
     def value_and_gradient(self, x: np.ndarray) -> tuple[float, np.ndarray]: ...
 
@@ -42,7 +42,7 @@ class Solution:
     history: list[float] = field(default_factory=list, repr=False)
 
     def after(self, first: Solution) -> Solution:
-        """This solution with the iterations of another that led to it."""
+        """This solution, with the iterations of an earlier one added."""
         return replace(
             self,
             n_iter=first.n_iter + self.n_iter,

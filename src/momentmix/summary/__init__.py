@@ -1,12 +1,12 @@
 """What a mixture says about data, in tables and plain words: components, moments, remarks."""
 
 from momentmix.goodness.distances import Distribution, Match, comparable_order, moment_match
-from momentmix.summary.certainty import (
+from momentmix.summary.assignment import (
     DOUBTFUL,
     SURE,
-    Certainty,
+    Assignment,
     ConfusedPair,
-    certainty_of,
+    assignment_of,
 )
 from momentmix.summary.columns import ColumnSummary, column_summaries
 from momentmix.summary.component import (
@@ -31,8 +31,8 @@ from momentmix.summary.fit import FitSummary, Rival
 from momentmix.summary.origin import Origin
 from momentmix.summary.outliers import Outlier, Outliers, outliers_of
 from momentmix.summary.remark import closeness, remarks
-from momentmix.summary.sureness import Sureness, rows_for_errors, sureness_of
 from momentmix.summary.tests_of_fit import MOST_TESTED_ROWS, tests_of_fit
+from momentmix.summary.uncertainty import Uncertainty, rows_for_errors, uncertainty_of
 from momentmix.summary.words import (
     counted,
     fine_percent,
@@ -46,7 +46,7 @@ __all__ = [
     "DOUBTFUL",
     "MOST_TESTED_ROWS",
     "SURE",
-    "Certainty",
+    "Assignment",
     "ColumnSummary",
     "Component",
     "ConfusedPair",
@@ -58,8 +58,8 @@ __all__ = [
     "Outlier",
     "Outliers",
     "Rival",
-    "Sureness",
-    "certainty_of",
+    "Uncertainty",
+    "assignment_of",
     "closeness",
     "column_summaries",
     "comparable_order",
@@ -84,7 +84,7 @@ __all__ = [
     "rows_for_errors",
     "standardised_means",
     "strongest_correlations",
-    "sureness_of",
     "telling_features",
     "tests_of_fit",
+    "uncertainty_of",
 ]

@@ -1,20 +1,22 @@
-"""What may be spent on remarks about a fit: about what the fit itself took."""
+"""How much work remarks about a fit may take: about as much as the fit itself."""
 
 from __future__ import annotations
 
 from momentmix.distributions.mixture import Mixture
 from momentmix.matching.identifiability import parameter_count
 
-#: Products of numbers that take a fraction of a second, which every fit takes.
+#: Multiplications that are always allowed, a fraction of a second. A round number: it decides only
+#: whether small fits get every remark.
 LEAST_WORK = 1e9
-#: Products for each parameter and row of a search, and rows among which a fit searches.
+#: The work of a search: about this many multiplications for each parameter and row, on at most this
+#: many rows. Round estimates without a recorded measurement; they decide how much reports test.
 _SEARCH, _SEARCHED_ROWS = 800, 50_000
 
 
 def affordable(mixture: Mixture, rows: int) -> float:
-    """Products of numbers that take no longer than the fit of so many rows.
+    """About as many multiplications as the fit of this many rows takes.
 
-    They are counted from sizes, and not by a clock, so that every machine says the same of a fit.
+    They follow from sizes, not from a clock, so every machine reports the same about a fit.
     """
     kind, m, n = mixture.atoms.covariance.kind, mixture.n_components, mixture.n_features
     if m == 1:  # there is no search

@@ -1,4 +1,4 @@
-"""The columns of a table by the numbers that everybody asks for."""
+"""The usual summary of each column of a table: mean, deviation, quantiles, gaps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 class ColumnSummary(NamedTuple):
     """One column of the rows that a fit saw.
 
-    The last three are what gaps and errors cost, as shares of the variance of the column.
+    The last three say what gaps and error bars cost, as shares of the variance of the column.
     """
 
     name: str
@@ -21,10 +21,10 @@ class ColumnSummary(NamedTuple):
     median: float
     maximum: float
     gaps: int  # empty cells
-    rows: int  # of which so many are empty
-    gaps_known: float = np.nan  # what the other columns tell of a gap; NaN where there is none
-    error_share: float = 0.0  # of the variance of the values, what their errors explain
-    known: float = 1.0  # what a row tells of this column, on average over the rows
+    rows: int  # that the gaps are counted among
+    gaps_known: float = np.nan  # how much the other columns tell about a gap; NaN if none
+    error_share: float = 0.0  # of the variance of the values, the share due to noise
+    known: float = 1.0  # how much a row tells about this column, on average
 
     @property
     def gap_share(self) -> float:
@@ -37,9 +37,9 @@ def column_summaries(
     gaps: Mapping[str, int] | None = None,
     rows: int | None = None,
 ) -> list[ColumnSummary]:
-    """Of rows X (p, n), column by column; gaps are those that are told, or else the NaN in X.
+    """Summaries of the columns of X (p, n). ``gaps`` are counts; by default the NaN in X count.
 
-    ``rows`` is the number of rows that the gaps which are told were among.
+    ``rows`` is the number of rows among which ``gaps`` were counted.
     """
     told = {} if gaps is None else gaps
     return [_summary(name, X[:, i], told.get(name), rows) for i, name in enumerate(names)]

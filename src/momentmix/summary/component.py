@@ -1,4 +1,4 @@
-"""The components of a mixture one by one, and what tells them apart."""
+"""The components of a mixture one by one, and the features that separate them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def components(mixture: Mixture) -> list[Component]:
 
 
 def paired_components(means: np.ndarray, truth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Positions in ``truth`` and in ``means``, paired so that the sum of distances is least."""
+    """Positions in ``truth`` and in ``means``, paired to minimise the sum of distances."""
     truths, found = linear_sum_assignment(np.linalg.norm(truth[:, None] - means, axis=2))
     return truths, found
 
@@ -73,7 +73,7 @@ def standardised_means(mixture: Mixture) -> np.ndarray:
 
 
 def features_by_tellingness(mixture: Mixture) -> list[int]:
-    """All features, first the one whose means vary most for the components' own spread."""
+    """All features, those first whose component means vary most relative to the spread within."""
     weights, means = to_numpy(mixture.weights), to_numpy(mixture.means)
     between = weights @ (means - weights @ means) ** 2
     within = weights @ feature_variances(mixture)
@@ -82,5 +82,5 @@ def features_by_tellingness(mixture: Mixture) -> list[int]:
 
 
 def telling_features(mixture: Mixture, most: int) -> list[int]:
-    """Features whose component means vary most for the components' own spread, in their order."""
+    """The ``most`` features that separate the components best, in the order of the table."""
     return sorted(features_by_tellingness(mixture)[:most])

@@ -1,4 +1,4 @@
-"""Correlations of features within components, for covariances that have any."""
+"""Correlations of features within components, for covariances that are not diagonal."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from momentmix.support.array import to_numpy
 
 
 class Correlation(NamedTuple):
-    """How two features go together within a component."""
+    """The correlation of two features within a component."""
 
     component: int | None  # None where all components share their covariance
     first: int  # feature
     second: int  # feature, after the first
     value: float  # from -1 to 1
-    together: float  # the same in the mixture as a whole, where means count too
+    together: float  # in the whole mixture, where the means contribute too
 
 
 def correlation_matrices(mixture: Mixture) -> np.ndarray | None:
     """Σ_ab / σ_a σ_b of each component; (m, n, n), or (1, n, n) where the covariance is common.
 
-    None where a covariance of this type, or a single feature, has no correlations. A feature
-    without extent has a correlation of 0 with all others.
+    None for diagonal covariances and for a single feature. A feature of variance 0 has a
+    correlation of 0 with all others.
     """
     covariance = mixture.atoms.covariance
     if covariance.diagonal or mixture.n_features < 2:
         return None
     matrices = covariance_matrices(mixture)[: 1 if covariance.common else None]
     deviations = np.sqrt(np.diagonal(matrices, axis1=1, axis2=2))
-    return _divided(matrices, deviations)
+    return _correlations(matrices, deviations)
 
 
 def correlations_together(mixture: Mixture) -> np.ndarray:
@@ -42,11 +42,11 @@ def correlations_together(mixture: Mixture) -> np.ndarray:
     total = (means - mean).T @ (weights[:, None] * (means - mean))
     for weight, matrix in zip(weights, covariance_matrices(mixture), strict=True):
         total = total + weight * matrix
-    return _divided(total, deviation)
+    return _correlations(total, deviation)
 
 
 def strongest_correlations(mixture: Mixture, most: int = 10) -> list[Correlation]:
-    """The largest in size among all components and pairs of features; none if there are none."""
+    """The ``most`` largest in size, among all components and pairs of features."""
     matrices = correlation_matrices(mixture)
     if matrices is None:
         return []
@@ -62,7 +62,7 @@ def strongest_correlations(mixture: Mixture, most: int = 10) -> list[Correlation
     return sorted(found, key=lambda one: -abs(one.value))[:most]
 
 
-def _divided(matrices: np.ndarray, deviations: np.ndarray) -> np.ndarray:
+def _correlations(matrices: np.ndarray, deviations: np.ndarray) -> np.ndarray:
     """Covariances (…, n, n) over the deviations (…, n) of both features, kept within -1 and 1."""
     safe = np.where(deviations > 0, deviations, 1.0)
     return np.clip(matrices / (safe[..., :, None] * safe[..., None, :]), -1, 1)

@@ -1,8 +1,8 @@
-"""What gaps and errors cost: how much of each column the rows still tell.
+"""What gaps and noise cost: how much the rows still tell about each column.
 
-What is not known of feature i of a row x is Var[v_i | x], under the mixture. Of the whole variance,
-1 - Var[v_i | x] / Var[v_i] is known: all of it where there is an exact value, nothing where there
-is no value and the other features tell nothing either.
+Given a row x, feature i has the variance Var[v_i | x] under the mixture. So the share
+1 - Var[v_i | x] / Var[v_i] of its variance is known: 1 for an exact value, and 0 for a gap about
+which the other features tell nothing.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from momentmix.summary.columns import ColumnSummary
 from momentmix.summary.component import overall_mean_and_deviation
 from momentmix.support.array import to_numpy
 
-#: Rows of each column that are looked at, and products of numbers that this may take.
+#: The most rows that are drawn for each column, and the most multiplications for all of them. Round
+#: numbers: the standard error of a share from 1,000 rows is at most 1.6 %.
 MOST_ROWS, MOST_WORK = 1000, 2 * 10**9
-#: Fewer rows than this say too little, where there are more.
+#: An average over fewer drawn rows is not shown, unless the column has no more. A round number.
 _FEWEST_ROWS = 10
-#: Numbers of covariances that are held at a time.
+#: Numbers in a block of covariances, 32 MiB. It affects memory and speed only.
 _BLOCK_NUMBERS = 4_000_000
 
 
@@ -31,17 +32,17 @@ def with_costs(
     X: np.ndarray,
     errors: np.ndarray | None = None,
 ) -> list[ColumnSummary]:
-    """The columns with what gaps and errors in rows X (p, n) cost.
+    """The columns, with what gaps and error bars in the rows X (p, n) cost.
 
-    It is an average over rows that are drawn by chance, where there are many. NaN stands where it
-    would take too long to find out.
+    If rows are many, it is an average over a random draw. It is NaN where it would take too long
+    to find out.
     """
     gaps = np.isnan(X)
     if errors is None and not gaps.any():
         return list(columns)
     n = mixture.n_features
     work = mixture.n_components * n ** (2 if mixture.atoms.covariance.diagonal else 3)
-    kinds = 1 if errors is None else 2  # of cells in a column: gaps, and values with errors
+    kinds = 1 if errors is None else 2  # of cells in a column: gaps, and values with error bars
     most = min(MOST_ROWS, MOST_WORK // (work * n * kinds))
     rng = np.random.default_rng(0)
     picked = [(_some(gaps[:, i], most, rng), _some(~gaps[:, i], most, rng)) for i in range(n)]
@@ -70,13 +71,13 @@ def with_costs(
 
 
 def _error_share(values: np.ndarray, errors: np.ndarray) -> float:
-    """The mean of squared errors over the variance of the values, in which the errors are too."""
+    """The mean squared error bar over the variance of the values, which includes the noise."""
     variance = float(np.var(values))
     return float(np.mean(errors**2)) / variance if variance > 0 else np.inf
 
 
 def _some(which: np.ndarray, most: int, rng: np.random.Generator) -> np.ndarray:
-    """Positions where ``which`` (p,) is true: all, or a fair choice of ``most`` of them."""
+    """Positions where ``which`` (p,) is true: all of them, or a random ``most``."""
     places = np.flatnonzero(which)
     return places if len(places) <= most else np.sort(rng.choice(places, most, replace=False))
 

@@ -1,4 +1,4 @@
-"""All there is to say about one fit."""
+"""Everything that a screen, a report or JSON says about one fit."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from momentmix.goodness import Distribution, Match, MomentTest, moment_match
 from momentmix.matching.identifiability import parameter_count
 from momentmix.observed import noise_of_errors
 from momentmix.selection import Choice, Criterion, why_no_more
-from momentmix.summary.certainty import Certainty, certainty_of
+from momentmix.summary.assignment import Assignment, assignment_of
 from momentmix.summary.columns import ColumnSummary, column_summaries
 from momentmix.summary.component import names_of
 from momentmix.summary.costs import with_costs
 from momentmix.summary.origin import Origin
 from momentmix.summary.outliers import Outliers, outliers_of
 from momentmix.summary.remark import collapse_remark, errors_remark, remarks
-from momentmix.summary.sureness import Sureness, sureness_of
 from momentmix.summary.tests_of_fit import tests_of_fit
+from momentmix.summary.uncertainty import Uncertainty, uncertainty_of
 from momentmix.support.array import to_numpy
 from momentmix.support.masks import without_masks
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from momentmix.estimators.trust import TrustedEstimator
+    from momentmix.estimators.inference import InferenceEstimator
 
 
 class Rival(NamedTuple):
@@ -46,46 +46,46 @@ class Rival(NamedTuple):
 
 
 class AllRows(NamedTuple):
-    """What is known of all rows, where these are too many to be held at once."""
+    """What is known about all rows, if they are too many to hold in memory."""
 
     rows: int  # that have a value
     log_likelihood: float  # NaN where a fit was stopped before it was known
-    certainty: Certainty | None = None
+    assignment: Assignment | None = None
 
 
 @dataclass
 class FitSummary:
-    """All there is to say about one fit, for a screen, a page or a machine.
+    """Everything that a screen, a report or JSON says about one fit.
 
     Parameters
     ----------
     mixture : Mixture
     source : str
-        What the data are called.
+        The name of the data.
     X : (p, n), optional
-        The rows, in which NaN is a gap; or
+        The rows, in which NaN is a gap.
     moments : MomentTensors, optional
-        all that is left of them.
+        The moments, if there are no rows.
     seconds : float, optional
-        That the fit took.
+        The time that the fit took.
     choices : list of Choice
-        Numbers of components that were looked at.
+        The numbers of components that were compared.
     rivals : list of Rival
         Other fits of the same rows.
     notes : list of str
-        What the fit itself had to say, such as that it did not converge.
+        Remarks of the fit itself, such as that it did not converge.
     collapsed : list of int
-        Components that rest on next to nothing, by the fit's own word. There is no BIC then.
+        Components that have collapsed, according to the fit. Then no BIC is given.
     origin : Origin, optional
-        How to make it again, and what was left out.
+        How to repeat the fit, and what was left out.
     errors : (p, n), optional
-        Standard errors of the values in the rows, which the mixture leaves out.
+        Error bars of the values. The mixture describes the values without this noise.
     estimator : estimator, optional
-        The one that was fitted, which knows how sure it is.
+        The fitted estimator, for the standard errors of the parameters.
     criterion : {"bic", "icl", "aic", "cv", "blrt"}
-        What the choices were compared by.
+        The criterion by which the choices were compared.
     of_all : AllRows, optional
-        What all rows say, where X is a sample of them.
+        What is known about all rows, if X is a sample of them.
     """
 
     mixture: Mixture
@@ -99,23 +99,23 @@ class FitSummary:
     collapsed: Sequence[int] = ()
     origin: Origin | None = None
     errors: np.ndarray | None = None
-    estimator: TrustedEstimator | None = None
+    estimator: InferenceEstimator | None = None
     criterion: Criterion = "bic"
     of_all: AllRows | None = None
 
     @classmethod
     def from_estimator(
-        cls, estimator: TrustedEstimator, X: ArrayLike, source: str = "the data"
+        cls, estimator: InferenceEstimator, X: ArrayLike, source: str = "the data"
     ) -> FitSummary:
-        """Of a fitted estimator and its rows, as an array or a table with named columns."""
+        """The summary of a fitted estimator and its rows: an array, or a table with names."""
         collapsed = list(getattr(estimator, "collapsed_", ()))
         rows = np.asarray(without_masks(X, "X"), dtype=float)
         return cls(estimator.mixture_, source, X=rows, collapsed=collapsed, estimator=estimator)
 
     def add_scikit_learn(self, random_state: int | np.random.RandomState | None = None) -> None:
-        """What EM finds from ten starts, with its own default settings, as a rival.
+        """Fit scikit-learn's EM from ten starts, with its default settings, as a rival.
 
-        It takes neither gaps nor errors.
+        It accepts neither gaps nor error bars.
         """
         from sklearn.mixture import GaussianMixture
 
@@ -143,8 +143,8 @@ class FitSummary:
 
     @cached_property
     def outliers(self) -> Outliers | None:
-        """Rows that belong to no component; None where there are no rows, or nobody looked."""
-        asked = getattr(self.estimator, "outliers", "none") != "none"
+        """Rows that belong to no component; None without rows, or if the fit did not look."""
+        asked = getattr(self.estimator, "outliers", None) is not None
         if self.X is None or not (asked or self.mixture.background is not None):
             return None
         numbers = None if self.origin is None else self.origin.row_numbers
@@ -158,7 +158,7 @@ class FitSummary:
         return self.rows - self.outliers.rows
 
     def _members(self) -> tuple[np.ndarray | None, np.ndarray | None]:
-        """The rows that belong to components, and their errors."""
+        """The rows that belong to components, and their error bars."""
         if self.X is None or self.outliers is None or self.outliers.rows == 0:
             return self.X, self.errors
         kept = ~self.outliers.which
@@ -170,16 +170,16 @@ class FitSummary:
 
     @property
     def noise(self) -> np.ndarray | None:
-        """The errors as densities take them."""
+        """The error bars as noise variances."""
         return None if self.errors is None else noise_of_errors(self.errors)
 
     @cached_property
     def data(self) -> Distribution | None:
-        """What the moments of the mixture are compared with, if there is anything.
+        """The data whose moments are compared with those of the mixture, if there are any.
 
-        Outliers are left out. Gaps are filled at random, given the values that are there: then the
-        rows have the moments of the mixture if the mixture is right. The errors of values are taken
-        out of the moments.
+        Outliers are left out. Gaps are filled at random given the other values of the row, so that
+        the rows have the moments of the mixture if it is right. The moments are debiased for
+        the noise of the values.
         """
         rows, errors = self._members()
         if rows is None or len(rows) == 0:
@@ -194,7 +194,7 @@ class FitSummary:
 
     @cached_property
     def log_likelihood(self) -> float | None:
-        """Of all rows together."""
+        """The log-likelihood of all rows together."""
         if self.of_all is not None:
             total = self.of_all.log_likelihood
             return total if np.isfinite(total) else None
@@ -203,11 +203,11 @@ class FitSummary:
         return float(np.sum(to_numpy(self.mixture.log_prob(self.X, self.noise))))
 
     def aic(self, log_likelihood: float) -> float:
-        """Of a model of this size with some likelihood."""
+        """The AIC of a model of this size with the given log-likelihood."""
         return -2 * log_likelihood + 2 * self.n_parameters
 
     def bic(self, log_likelihood: float) -> float:
-        """Of a model of this size with some likelihood."""
+        """The BIC of a model of this size with the given log-likelihood."""
         return -2 * log_likelihood + self.n_parameters * float(np.log(self.rows or 1))
 
     @property
@@ -227,34 +227,34 @@ class FitSummary:
 
     @cached_property
     def tests(self) -> MomentTest | None:
-        """Whether the mixture fits the rows; None where there are no tests to tell.
+        """Tests of whether the mixture fits the rows; None if they cannot be tested.
 
-        Errors of the values cannot be taken out of the rows, and so there are none then.
+        Rows with error bars cannot be tested.
         """
         return None if self.errors is not None else tests_of_fit(self.mixture, self.X)
 
     @cached_property
-    def certainty(self) -> Certainty | None:
-        """How surely rows that are no outliers belong to their components, where there are rows."""
-        if self.of_all is not None and self.of_all.certainty is not None:
-            return self.of_all.certainty
+    def assignment(self) -> Assignment | None:
+        """How surely the rows, outliers apart, belong to their components; None without rows."""
+        if self.of_all is not None and self.of_all.assignment is not None:
+            return self.of_all.assignment
         X, errors = self._members()
-        return None if X is None else certainty_of(self.mixture, X, errors)
+        return None if X is None else assignment_of(self.mixture, X, errors)
 
     @cached_property
-    def sureness(self) -> Sureness | None:
-        """How sure the parameters are, where the fit itself can tell."""
+    def uncertainty(self) -> Uncertainty | None:
+        """Standard errors of the parameters, if the estimator can give them."""
         data = self.moments if self.X is None else self.X
         if self.estimator is None or data is None:
             return None
         share = 1.0
         if self.of_all is not None and self.X is not None:
             share = len(self.X) / max(self.of_all.rows, 1)
-        return sureness_of(self.estimator, data, self.noise, share)
+        return uncertainty_of(self.estimator, data, self.noise, share)
 
     @cached_property
     def columns(self) -> list[ColumnSummary]:
-        """What the rows hold, column by column; nothing where there are no rows."""
+        """A summary of each column; empty without rows."""
         if self.X is None:
             return []
         origin = self.origin or Origin()
@@ -266,7 +266,7 @@ class FitSummary:
 
     @property
     def limit(self) -> str:
-        """A sentence where the best number is the largest that was tried; else nothing."""
+        """A sentence if the best number is the largest that was tried; else an empty text."""
         return why_no_more(self.choices, self.rows or 0, self.criterion)
 
     @cached_property

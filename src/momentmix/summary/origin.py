@@ -1,4 +1,4 @@
-"""Where a fit comes from: what it takes to make it again, and what was left out on the way."""
+"""Where a fit comes from: how to repeat it, and which rows and columns were left out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Origin:
-    """What a command knows about a fit and a mixture does not.
+    """What a command knows about a fit beyond its mixture.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ class Origin:
     left_out : sequence of (str, str)
         Columns that were not used, each with a reason such as "words" or "constant".
     errors : mapping of str to str
-        Columns that were used and have standard errors, and the columns that hold these.
+        For each column used that has error bars, the column that holds them.
 
     Examples
     --------

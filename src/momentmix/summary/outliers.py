@@ -14,15 +14,16 @@ from momentmix.summary.component import feature_variances
 from momentmix.summary.words import counted, fine_percent, listed
 from momentmix.support.array import to_numpy
 
-#: Rows that a table or a list shows, rows that a sentence names, and rows that are measured.
+#: Outliers that a table shows, that a sentence names, and whose distances are computed. Round
+#: numbers: the first two fit on a page, and the third affects only which columns count as odd.
 MOST_SHOWN, MOST_NAMED, _MOST_MEASURED = 20, 5, 1000
 
 
 class Outlier(NamedTuple):
     """A row that more probably than not belongs to no component.
 
-    Its nearest component is that from which it would differ least if few values of a row may be off
-    by much. Deviations are those of that component, with the row's own error where there is one.
+    The nearest component is chosen so that a few values far off do not decide it. Deviations are
+    standard deviations of that component, widened by the row's error bars if it has any.
     """
 
     number: int  # of the row in its table, from 0
@@ -39,9 +40,9 @@ class Outliers:
     Parameters
     ----------
     share : float
-        The share of the background, which the fit expects of any rows.
+        The weight of the background: the share of outliers that the fit expects among any rows.
     total : int
-        Rows that show something.
+        The number of rows with some value.
     which : array of bool of shape (p,)
         The outliers among the rows.
     worst : sequence of Outlier
@@ -84,7 +85,7 @@ def outliers_of(
 ) -> Outliers:
     """The outliers among rows X (p, n), in which NaN is a gap.
 
-    ``errors`` (p, n) are the standard errors of the values, and ``numbers`` (p,) those of the rows
+    ``errors`` (p, n) are the error bars of the values, and ``numbers`` (p,) the numbers of the rows
     in their table. Without a background there are no outliers.
     """
     told = ~np.isnan(X).all(axis=1)
@@ -98,7 +99,7 @@ def outliers_of(
     places = np.flatnonzero(which)
     places = places[np.argsort(log_odds[places], kind="stable")]
     places = places[:_MOST_MEASURED]
-    nearest, z = _measured(mixture, X[places], None if errors is None else errors[places])
+    nearest, z = _measure(mixture, X[places], None if errors is None else errors[places])
     worst = []
     for place, component, far in zip(places[:MOST_SHOWN], nearest, z, strict=False):
         feature = int(np.nanargmax(np.abs(far)))
@@ -107,13 +108,13 @@ def outliers_of(
     return Outliers(background.share, total, which, worst, _by_oddness(z))
 
 
-def _measured(
+def _measure(
     mixture: Mixture, X: np.ndarray, errors: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """The nearest component of each row (k,), and how far its values lie from that mean; (k, n).
 
-    With z_i in deviations, that is the component of least Σ log(1 + z_i²). A sum of squares would
-    be that of the one odd value, whose component would be the widest and not that of the others.
+    With z_i in deviations, the nearest component has the least Σ log(1 + z_i²). A sum of squares
+    would be dominated by the one odd value, and so would choose the widest component.
     """
     variances = feature_variances(mixture)[None, :, :]
     if errors is not None:
@@ -125,7 +126,7 @@ def _measured(
 
 
 def _by_oddness(z: np.ndarray) -> list[int]:
-    """Features by the number of rows (k, n) that lie farthest out in them, then by how far."""
+    """Features, sorted by how many rows of z (k, n) lie farthest out in them, then by how far."""
     size = np.where(np.isnan(z), 0.0, np.abs(z))
     rows = np.bincount(size.argmax(axis=1), minlength=z.shape[1])
     return [int(i) for i in np.lexsort((-size.sum(axis=0), -rows))]

@@ -1,4 +1,4 @@
-"""What a careful reader should know before trusting a mixture, in whole sentences."""
+"""Remarks, in whole sentences, that a reader needs before trusting a mixture."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ from momentmix.summary.component import (
 from momentmix.summary.words import counted, listed
 from momentmix.support.array import to_numpy
 
-#: A variance below this share of the whole mixture's counts as none.
+#: A component whose smallest variance is below this share of the whole mixture's is called flat. A
+#: round number; it affects the remark alone.
 _FLAT = 1e-5
-#: The closeness from which two components are nearly one.
+#: Two components with a larger Bhattacharyya coefficient nearly coincide. A round number: equal
+#: spherical components reach it when their means are 0.64 standard deviations apart.
 _SAME = 0.95
 
 
@@ -31,7 +33,7 @@ def remarks(
     collapsed: Sequence[int] = (),
     tests: MomentTest | None = None,
 ) -> list[str]:
-    """What a careful reader should know before trusting the mixture.
+    """Remarks that a reader needs before trusting the mixture.
 
     Parameters
     ----------
@@ -41,14 +43,14 @@ def remarks(
     matches : sequence of Match
         Its moments compared with those of the data.
     collapsed : sequence of int
-        Components of which the fit itself has warned, and which are not spoken of again.
+        Components that the fit has already warned about; they are not mentioned again.
     tests : MomentTest, optional
-        Tests of the moments, which then decide whether they differ by more than chance explains.
+        Tests of the moments. If given, they and not ``matches`` decide whether moments differ.
 
     Returns
     -------
     list of str
-        One for each thing to know, which names all the components that it is true of.
+        One for each problem, naming all the components that have it.
     """
     told = set(collapsed)
     found = [
@@ -61,7 +63,7 @@ def remarks(
 
 
 def collapse_remark(collapsed: Sequence[int]) -> str:
-    """Of components that the fit has found to rest on next to nothing."""
+    """The remark on components that the fit has found to be collapsed."""
     many = len(collapsed) > 1
     return (
         f"{_components(sorted(collapsed))} {'have' if many else 'has'} collapsed onto so few rows, "
@@ -72,15 +74,15 @@ def collapse_remark(collapsed: Sequence[int]) -> str:
 
 
 def errors_remark(columns: Sequence[ColumnSummary]) -> str:
-    """Of standard errors that are larger than the spread of the values themselves."""
+    """The remark on error bars that are larger than the spread of the values."""
     large = [column.name for column in columns if column.error_share > 1]
     if not large:
         return ""
     of = f"column{'s' * (len(large) > 1)} {listed(large)}"
     return (
         f"The standard errors of {of} are larger than {'its' if len(large) == 1 else 'their'} "
-        "values differ, so that nothing is left for the mixture there. Are they in the same units "
-        "as the values, and no variances?"
+        "values differ, so nothing is left for the mixture to describe. Are they in the units of "
+        "the values, and not variances?"
     )
 
 
@@ -121,7 +123,7 @@ def _flatness(mixture: Mixture, told: set[int]) -> str:
 def _least_width(mixture: Mixture) -> np.ndarray:
     """The least variance of each component in units of the whole mixture's; (m,).
 
-    None are given where it would take longer than a fit.
+    The array is (0,) if computing it would take longer than a fit.
     """
     overall = overall_mean_and_deviation(mixture)[1]
     overall = np.where(overall > 0, overall, 1.0)
@@ -134,7 +136,7 @@ def _least_width(mixture: Mixture) -> np.ndarray:
 
 
 def _is_costly(mixture: Mixture) -> bool:
-    """Whether a remark would take longer than a fit."""
+    """Whether eigenvalues or distances of all components would take longer than a fit."""
     m, n = mixture.n_components, mixture.n_features
     return m * m * n**3 > MOST_WORK and not mixture.atoms.covariance.diagonal
 
@@ -156,7 +158,7 @@ def _coincidence(mixture: Mixture) -> str:
 
 
 def _groups(joined: np.ndarray) -> list[list[int]]:
-    """Sets of more than one that a symmetric relation (m, m) joins, however indirectly."""
+    """The connected components of a symmetric relation (m, m) that have more than one member."""
     left, groups = set(range(len(joined))), []
     while left:
         group, new = set(), {min(left)}
@@ -180,7 +182,7 @@ def _moments_apart(matches: Sequence[Match]) -> str:
 
 
 def _rejected(tests: MomentTest) -> str:
-    """Of tests whose p-values are small even though there are several of them."""
+    """The remark on tests that reject at 5 % after Bonferroni's correction."""
     tested = int(np.sum(np.isfinite(tests.p_values)))
     found = [test for test in tests if test.p_value * tested <= LEVEL]
     if not found:
@@ -188,8 +190,8 @@ def _rejected(tests: MomentTest) -> str:
     what = "; ".join(test.sentence.rstrip(".") for test in found)
     return (
         f"Chance does not explain how the rows differ from the mixture. {what}. More components, a "
-        "richer covariance type or other units, such as logarithms, may help. Of many rows even a "
-        "difference that does not matter is found."
+        "richer covariance type or other units, such as logarithms, may help. With many rows, even "
+        "harmless differences are detected."
     )
 
 
@@ -201,7 +203,7 @@ def closeness(mixture: Mixture) -> np.ndarray:
     """Bhattacharyya coefficients of the components with each other; (m, m).
 
     ∫ √(f_i f_j) = exp(-dᵀS⁻¹d / 8) (det Σ_i det Σ_j)^¼ / (det S)^½ with S = (Σ_i + Σ_j) / 2 and d
-    the difference of the means: 1 for the same, 0 for separate ones.
+    the difference of the means: 1 for equal components, 0 for separate ones.
     """
     means, diagonal = to_numpy(mixture.means), mixture.atoms.covariance.diagonal
     S = feature_variances(mixture) if diagonal else covariance_matrices(mixture)

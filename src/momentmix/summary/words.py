@@ -1,4 +1,4 @@
-"""Counts, numbers and lists as a person writes them."""
+"""Counts, numbers and lists as people write them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def counted(count: int, what: str) -> str:
 
 
 def readable(value: float, digits: int = 4) -> str:
-    """A number as a person writes it: no exponent for everyday sizes, a true minus sign."""
+    """A number as people write it: no exponent for everyday sizes, a true minus sign."""
     if not np.isfinite(value):
         return "—"
     size = abs(value)
@@ -25,18 +25,18 @@ def readable(value: float, digits: int = 4) -> str:
 
 
 def mean_and_deviation(mean: float, deviation: float) -> tuple[str, str]:
-    """A mean to the decimals in which its deviation has two digits: "554.7", "5.2"."""
+    """A mean, rounded to the second significant digit of its deviation: "554.7", "5.2"."""
     if not (1e-4 <= deviation < 1e7 and abs(mean) < 1e7):
         return readable(mean), readable(deviation, 2)
     decimals = max(0, 1 - int(np.floor(np.log10(deviation))))
     shown = f"{mean:,.{decimals}f}"
     if not any(digit in shown for digit in "123456789"):
-        shown = shown.removeprefix("-")  # nought has no sign
+        shown = shown.removeprefix("-")  # zero has no sign
     return shown.replace("-", "−"), f"{deviation:,.{decimals}f}"
 
 
 def percent(share: float) -> str:
-    """A share in whole hundredths, which says 0 or 100 % only of none and of all."""
+    """A share in whole percent; only exact zeros and ones become 0 % and 100 %."""
     whole = round(100 * share)
     if share > 0 and whole == 0:
         return "less than 1 %"
@@ -46,12 +46,12 @@ def percent(share: float) -> str:
 
 
 def fine_percent(share: float) -> str:
-    """A share in hundredths with two digits that count, for shares that may be small: "0.6 %"."""
+    """A share in percent with two significant digits, for shares that may be small: "0.6 %"."""
     return f"{100 * share:.2g} %" if share < 0.995 else percent(share)
 
 
 def listed(items: Sequence[object], most: int = 12) -> str:
-    """Items as a sentence lists them: "3, 5 and 7"; beyond ``most`` it says how many are left."""
+    """Items as a sentence lists them: "3, 5 and 7"; the rest beyond ``most`` is counted."""
     words = [str(item) for item in items[:most]]
     if len(items) > most:
         words.append(f"{len(items) - most:,} more")

@@ -1,1 +1,1 @@
-"""What every other room uses: array libraries, threads, progress bars, warnings."""
+"""What all other folders use: array libraries, threads, progress bars, warnings."""

@@ -1,7 +1,7 @@
-"""Array libraries: the only file that names one, but for devices in device.py.
+"""Array libraries: only this file and device.py name one.
 
-Everything else asks for the namespace ``xp`` of its arguments and calls the functions of the array
-API standard, so that results stay in the caller's library, dtype and device.
+All other code takes the namespace ``xp`` of its arguments and calls functions of the array API
+standard, so results keep the caller's library, dtype and device.
 """
 
 from __future__ import annotations
@@ -60,8 +60,7 @@ __all__ = [
     "without_graph",
 ]
 
-#: Where arrays are in the main memory, by the names that libraries have for it. Anything else is a
-#: device, on which rows stay.
+#: The names that libraries use for the main memory. Anywhere else is a device, where rows stay.
 MAIN_MEMORY = frozenset({"cpu", "array_api_strict.Device('CPU_DEVICE')"})
 
 
@@ -141,7 +140,7 @@ def _numpy_from_python(value: ArrayLike, name: str) -> np.ndarray:
 
 
 def like(value: ArrayLike, reference: Array) -> ArrayLike:
-    """Plain numbers and lists in the library, dtype and on the device of ``reference``."""
+    """Convert plain numbers and lists to the library, dtype and device of ``reference``."""
     if _is_array(value) and not isinstance(value, np.generic):
         return value
     if isinstance(reference, np.ndarray) or not isinstance(
@@ -156,7 +155,7 @@ def like(value: ArrayLike, reference: Array) -> ArrayLike:
 def all_finite(x: Array) -> bool:
     """Whether no entry is NaN or infinite; one read of ``x``, no temporary unless in doubt."""
     xp = namespace(x)
-    # A sum that overflows says nothing; only then is the array of booleans made.
+    # A finite sum proves it. A sum may also overflow, so only then is the boolean array made.
     with np.errstate(over="ignore", invalid="ignore"):
         if bool(xp.isfinite(xp.sum(x))):
             return True
@@ -171,18 +170,18 @@ def frozen_copy(x: Array) -> Array:
 
 
 def read_only(x: np.ndarray) -> np.ndarray:
-    """``x`` itself, which from now on refuses to be written into."""
+    """``x`` itself, made read-only."""
     x.flags.writeable = False
     return x
 
 
 def read_only_view(x: Array) -> Array:
-    """``x`` itself without a copy; a NumPy array comes back as a view that refuses writes."""
+    """``x`` without a copy; a NumPy array comes back as a read-only view."""
     return read_only(x.view()) if isinstance(x, np.ndarray) else x
 
 
 def contiguous(x: Array) -> Array:
-    """``x`` with its rows along memory, for NumPy; other libraries choose for themselves."""
+    """``x`` in row-major order if it is NumPy's; other libraries choose their own layout."""
     return np.ascontiguousarray(x) if isinstance(x, np.ndarray) else x
 
 
@@ -203,12 +202,12 @@ def can_be_written(x: object) -> bool:
 
 
 def _keeps_no_graph(*arrays: Array) -> bool:
-    """Whether these are tensors of which nobody will ask derivatives."""
+    """Whether these are PyTorch tensors that need no derivatives."""
     return all(_is_tensor(x) and not x.requires_grad for x in arrays)
 
 
 def plus_product(total: Array, factor: float, a: Array, b: Array) -> Array:
-    """total + factor a b, in the memory of total where that can be; in PyTorch in one go."""
+    """total + factor a b, in the memory of total where that can be; in PyTorch in one kernel."""
     if _is_tensor(total):
         return total.addcmul_(a, b, value=factor)
     term = a * b
@@ -218,7 +217,7 @@ def plus_product(total: Array, factor: float, a: Array, b: Array) -> Array:
 
 
 def plus_multiple(total: Array | float, factor: float, a: Array) -> Array:
-    """total + factor a, a new array; in PyTorch in one go."""
+    """total + factor a, a new array; in PyTorch in one kernel."""
     if _is_tensor(a) and _is_tensor(total):
         return total.add(a, alpha=factor)
     term = factor * a
@@ -234,15 +233,17 @@ def subtract_into(out: Array, a: Array, b: Array) -> None:
         out[...] = namespace(out).astype(a, out.dtype) - b
 
 
-#: Tables of whole numbers that were brought to a device, with what they are copies of.
+#: Copies of index tables on devices, each with the original so that its id stays taken.
 _tables: dict[tuple[int, str, str], tuple[np.ndarray, Array]] = {}
+#: When so many copies are kept, all are dropped. A round number that was not tuned; it bounds the
+#: memory on the device.
 _MOST_TABLES = 64
 
 
 def index_array(indices: np.ndarray, like: Array) -> Array:
-    """Whole numbers from NumPy in the library and on the device of ``like``.
+    """Convert whole numbers from NumPy to the library and device of ``like``.
 
-    A table that nobody can write into is brought there once, since a copy makes a device wait.
+    The copy of a read-only table is kept, because copying makes a device wait.
     """
     if isinstance(like, np.ndarray):
         return indices
@@ -259,7 +260,7 @@ def index_array(indices: np.ndarray, like: Array) -> Array:
 
 
 def foreign(x: object) -> bool:
-    """Whether ``x`` is an array of another library than NumPy that holds its numbers."""
+    """Whether ``x`` is an array with data in memory, of another library than NumPy."""
     return (
         bool(is_array_api_obj(x))
         and not isinstance(x, np.ndarray | np.generic)
@@ -268,9 +269,9 @@ def foreign(x: object) -> bool:
 
 
 def on_accelerator(x: object) -> bool:
-    """Whether ``x`` is an array on a GPU or another device, where its rows can be worked at.
+    """Whether ``x`` is an array on a GPU or another device on which passes over rows can run.
 
-    Those of JAX cannot be written into, as the passes do with their temporaries.
+    JAX does not count: its arrays cannot be written into, and the passes reuse their temporaries.
     """
     return foreign(x) and not is_jax_array(x) and place_of(x) not in MAIN_MEMORY
 
@@ -283,10 +284,9 @@ def place_of(x: object) -> str:
 
 
 def check_same_place(X: object, other: object, name: str) -> None:
-    """Refuse an array that is of another library than X, or on another device.
+    """Refuse an array of another library than X, or on another device.
 
-    Numbers, lists and tables, which are in the main memory, go with arrays there; None goes with
-    all.
+    Numbers, lists and tables go with arrays in the main memory, and None goes with any array.
     """
     if other is None or not (foreign(X) or foreign(other)):
         return
@@ -303,7 +303,7 @@ def check_same_place(X: object, other: object, name: str) -> None:
 
 
 def _library(x: object) -> str:
-    """The name of its library; that of PyTorch for subclasses of its tensors too."""
+    """The name of the library of ``x``; also for subclasses of PyTorch's tensors."""
     return "torch" if _is_tensor(x) else type(x).__module__.partition(".")[0]
 
 
@@ -314,7 +314,7 @@ def _described(x: object) -> str:
 
 
 def without_graph(x: Array) -> Array:
-    """``x`` without what PyTorch remembers of how it was made."""
+    """``x`` detached from PyTorch's graph for derivatives."""
     return x.detach() if _is_tensor(x) else x
 
 
@@ -332,34 +332,34 @@ def refuse_graph(what: str, *arrays: object) -> None:
 
 
 def empty_like_rows(X: Array) -> Array:
-    """No rows, in the library, dtype and on the device of X: it says what others are to be like."""
-    # Not a part of X, which it would keep in memory.
+    """An array without rows that carries the library, dtype and device of X."""
+    # A slice of X would keep X in memory.
     return namespace(X).empty((0, X.shape[1]), dtype=X.dtype, device=array_device(X))
 
 
 def as_like(value: np.ndarray, like: Array, dtype: DType = None) -> Array:
-    """Numbers from NumPy in the library and on the device of ``like``, and in its dtype or another.
+    """Convert numbers from NumPy to the library and device of ``like``, and its or another dtype.
 
-    In NumPy they are copied only if the dtype is another.
+    In NumPy they are copied only if the dtype changes.
     """
     if isinstance(like, np.ndarray):
         return value.astype(like.dtype if dtype is None else dtype, copy=False)  # type: ignore[arg-type]
     xp = namespace(like)
     dtype = like.dtype if dtype is None else dtype
-    # Some libraries keep the memory of NumPy's arrays, which may be read-only.
+    # Some libraries share memory with NumPy's arrays, which may be read-only.
     value = np.array(value)
     return xp.asarray(value, dtype=dtype, device=array_device(like))
 
 
 def to_numpy(x: ArrayLike) -> np.ndarray:
-    """``x`` as a NumPy array in the main memory; without a copy where that can be."""
+    """``x`` as a NumPy array in the main memory, without a copy if possible."""
     if isinstance(x, np.ndarray) or not _is_array(x):
         return np.asarray(filled(x))
     if _is_tensor(x):
         here = x.detach().cpu()
         try:
             return np.asarray(here)
-        except TypeError:  # bfloat16 and the like, which NumPy does not have
+        except TypeError:  # dtypes such as bfloat16 that NumPy does not have
             return np.asarray(here.float())
     if is_cupy_array(x):
         return np.asarray(to_device(x, "cpu"))

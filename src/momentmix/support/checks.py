@@ -1,4 +1,4 @@
-"""Checks of what users pass as options, with errors that name the option and what it may be."""
+"""Checks of users' options, with errors that name the option and its allowed values."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ RandomState: TypeAlias = "int | Sequence[int] | np.random.Generator | np.random.
 
 
 def one_of(name: str, value: object, allowed: Sequence[object]) -> None:
-    """Refuse a value that is none of those allowed."""
+    """Refuse a value that is not allowed."""
     if value not in allowed:
         raise ValueError(f"{name} must be one of {tuple(allowed)}, got {value!r}")
 
 
 def whole_number(name: str, value: object, least: int, *words: str) -> None:
-    """Refuse what is neither a whole number of at least ``least`` nor one of some words."""
+    """Refuse a value that is neither a whole number of at least ``least`` nor one of ``words``."""
     if not _is_number(value, Integral, least, words):
         raise ValueError(_message(name, "a whole number", least, words, value))
 
 
 def number(name: str, value: object, least: float, *words: str) -> None:
-    """Refuse what is neither a number of at least ``least`` nor one of some words."""
+    """Refuse a value that is neither a number of at least ``least`` nor one of ``words``."""
     if not _is_number(value, Real, least, words):
         raise ValueError(_message(name, "a number", least, words, value))
 
 
 def positive(name: str, value: object) -> None:
-    """Refuse what is not a positive, finite number."""
+    """Refuse a value that is not a positive, finite number."""
     if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < np.inf:
         raise ValueError(f"{name} must be a positive number, got {value!r}")
 
 
 def probability(name: str, value: object) -> None:
-    """Refuse what is not a number between 0 and 1, or is one of them."""
+    """Refuse a value that is not strictly between 0 and 1."""
     if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < 1:
         raise ValueError(f"{name} must be a number between 0 and 1, such as 0.95, got {value!r}")
 
@@ -56,13 +56,13 @@ def _message(name: str, what: str, least: float, words: Sequence[str], value: ob
     return f"{name} must be {what} of at least {least}{extra}, got {value!r}"
 
 
-def seeded(random_state: RandomState) -> np.random.Generator:
-    """NumPy's generator from a seed or another generator."""
+def numpy_generator(random_state: RandomState) -> np.random.Generator:
+    """Make NumPy's generator from a seed or another generator."""
     if isinstance(random_state, np.random.RandomState):
         return np.random.default_rng(random_state.randint(2**31, size=4))
     return np.random.default_rng(random_state)
 
 
 def generator(random_state: object) -> np.random.Generator:
-    """NumPy's generator from whatever scikit-learn takes as a random state."""
+    """Make NumPy's generator from anything that scikit-learn takes as a random state."""
     return np.random.default_rng(check_random_state(random_state).randint(2**31, size=4))

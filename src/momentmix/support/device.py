@@ -1,7 +1,7 @@
-"""Devices: by their names, how much fits on them, and how arrays come there.
+"""Devices: finding them by name, how much memory a block may take there, and copying to them.
 
-This file and array.py are the only ones that name an array library. None is imported before
-somebody asks for a device by its name.
+Only this file and array.py name an array library. None is imported before a device is asked for by
+name.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ from array_api_compat import is_cupy_array, is_torch_array
 
 from momentmix.support.array import Array, array_device, as_like, place_of
 
-#: The share of a device's memory that the temporaries of a block of rows may take, and the bytes
-#: where nobody knows how much there is.
+#: The share of a device's memory that the temporaries of a block of rows may take, and the bytes if
+#: the device does not tell its memory. Round numbers that were not tuned; they affect only memory
+#: and speed.
 SHARE, UNKNOWN_BYTES = 1 / 32, 256 << 20
 
 
 def block_bytes(x: Array) -> int:
     """Bytes for the temporaries of one block of rows on the device of ``x``.
 
-    Blocks are to be large: each takes a dozen calls, whatever its size.
+    Blocks should be large, because each takes a dozen calls whatever its size.
     """
     total = 0
     if place_of(x) == "cuda":
@@ -35,7 +36,7 @@ def block_bytes(x: Array) -> int:
 
 
 def device_named(name: str) -> Array:
-    """No rows on the device of that name, such as ``cuda`` or ``cuda:1``, in PyTorch's float64."""
+    """An empty float64 tensor of PyTorch on a named device, such as ``cuda`` or ``cuda:1``."""
     if not isinstance(name, str):
         raise TypeError(f"device must be a name such as 'cuda' or 'cuda:1', got {name!r}")
     try:
@@ -57,10 +58,10 @@ def device_named(name: str) -> Array:
 
 
 class Copying:
-    """Copies from the main memory to a device, in a thread that works ahead of those who wait.
+    """Copies from the main memory to a device, in a thread that works ahead of the computation.
 
-    On CUDA the copies are made from pinned memory and on a stream of their own, so that they run
-    beside the kernels. A copy is done when it is handed over.
+    On CUDA the copies come from pinned memory and run on a stream of their own, so they overlap
+    with the kernels. A copy is complete when it is handed over.
     """
 
     def __init__(self, like: Array) -> None:
@@ -69,11 +70,11 @@ class Copying:
         if is_torch_array(like) and place_of(like) == "cuda":
             self._torch = importlib.import_module("torch")
             self._stream = self._torch.cuda.Stream(array_device(like))
-            # Where the kernels run: that of the thread that asks for the copies.
+            # The kernels run on the stream of the thread that asks for the copies.
             self._kernels = self._torch.cuda.current_stream(array_device(like))
 
     def there(self, value: np.ndarray) -> Array:
-        """An array in float64 on the device."""
+        """Copy an array to the device, in float64."""
         if self._torch is None:
             return as_like(value, self.like)
         torch = self._torch
@@ -82,7 +83,7 @@ class Copying:
         with torch.cuda.stream(self._stream):
             copy: Any = pinned.to(array_device(self.like), non_blocking=True)
         self._stream.synchronize()
-        # Its memory is not given to another copy before the kernels that read it have run.
+        # Keeps the memory from being reused before the kernels that read it have run.
         copy.record_stream(self._kernels)
         moved: Array = copy
         return moved

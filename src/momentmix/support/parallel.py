@@ -1,4 +1,4 @@
-"""Blocks of rows on a thread per core, with the BLAS inside each thread held to one thread."""
+"""Work on blocks of rows with one thread per core, while the BLAS uses one thread inside each."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _lock = threading.Lock()
-_depth = 0  # how many calls hold the BLAS to one thread now
-_allowed = 1  # threads that the BLAS could use before it was held to one
+_depth = 0  # how many calls hold the BLAS to one thread at the moment
+_allowed = 1  # how many threads the BLAS could use before it was held to one
 _limit: _ThreadpoolLimiter | None = None
 _pool: ThreadPoolExecutor | None = None
-_pool_size = 0
+_pool_size = 0  # threads in _pool
 _inside = threading.local()
 
 
 def _forget_threads() -> None:
-    # Threads, and a lock that one of them may hold, do not survive a fork.
+    # Threads do not survive a fork, and one of them may have held the lock.
     global _lock, _depth, _limit, _pool, _pool_size
     _lock, _depth, _limit, _pool, _pool_size = threading.Lock(), 0, None, None, 0
 
@@ -43,9 +43,9 @@ if hasattr(os, "register_at_fork"):
 
 @cache
 def _blas() -> ThreadpoolController:
-    # glibc gives memory back to the system at every free of a block's temporaries and faults
-    # it in again for the next block, at the price of the arithmetic itself. Freeing one large
-    # piece raises its thresholds (they adapt to the largest piece freed so far).
+    # glibc returns a block's temporaries to the system whenever they are freed and has to fault the
+    # memory in again for the next block, which can take as long as the arithmetic. Its thresholds
+    # adapt to the largest piece freed so far, so freeing one large piece (16 MiB) prevents that.
     np.empty(16 << 20, dtype=np.uint8)
     return ThreadpoolController().select(user_api="blas")
 
@@ -58,18 +58,18 @@ def _cores() -> int:
 
 
 def worker_count(xp: Namespace) -> int:
-    """Threads for a NumPy job: as many as its BLAS may use (so that the user's limits hold)."""
+    """How many threads a NumPy job gets: as many as its BLAS may use, so users' limits hold."""
     if not is_numpy_namespace(xp) or getattr(_inside, "worker", False):
         return 1
     with _lock:
-        allowed = _allowed if _depth else _allowed_now()
+        allowed = _allowed if _depth else _allowed_cores()
     limit = getattr(_inside, "limit", None)
     return allowed if limit is None else max(1, min(allowed, limit))
 
 
 @contextmanager
 def thread_limit(n_jobs: int | None) -> Iterator[None]:
-    """Let this thread's jobs use at most ``n_jobs`` threads; None and negative: all there are."""
+    """Let this thread's jobs use at most ``n_jobs`` threads; None or negative means all."""
     outer = getattr(_inside, "limit", None)
     _inside.limit = n_jobs if n_jobs is not None and n_jobs > 0 else None
     try:
@@ -78,7 +78,7 @@ def thread_limit(n_jobs: int | None) -> Iterator[None]:
         _inside.limit = outer
 
 
-def _allowed_now() -> int:
+def _allowed_cores() -> int:
     of_libraries: list[int] = [library["num_threads"] for library in _blas().info()]
     return max(1, min([_cores(), *of_libraries]))
 
@@ -90,7 +90,7 @@ def single_threaded_blas() -> Iterator[None]:
     with _lock:
         _depth += 1
         if _depth == 1:
-            _allowed = _allowed_now()
+            _allowed = _allowed_cores()
             _limit = _blas().limit(limits=1)
     try:
         yield
@@ -103,7 +103,7 @@ def single_threaded_blas() -> Iterator[None]:
 
 
 def single_threaded_openmp() -> AbstractContextManager[object]:
-    """Hold OpenMP, which k-means uses, to one thread: with more, a process forked later hangs."""
+    """Hold OpenMP, which k-means uses, to one thread; otherwise a process forked later hangs."""
     limit: AbstractContextManager[object] = _openmp().limit(limits=1)
     return limit
 
@@ -141,7 +141,7 @@ def parallel_map(function: Callable[[T], R], items: Iterable[T], workers: int) -
 
     with single_threaded_blas():
         helpers = []
-        with suppress(RuntimeError):  # there are no more threads to be had: the caller's does it
+        with suppress(RuntimeError):  # no more threads: the caller works alone
             for _ in range(min(workers, len(items)) - 1):
                 helpers.append(_threads(workers).submit(work))
         try:

@@ -1,4 +1,4 @@
-"""A progress bar for fits, where one is asked for."""
+"""A progress bar for fits, if one is asked for."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Bar(Protocol):
-    """What is asked of a bar of tqdm."""
+    """The part of tqdm's interface that is used."""
 
     def update(self, n: int) -> object: ...
     def set_postfix(self, shown: dict[str, str], *, refresh: bool) -> None: ...
@@ -15,9 +15,9 @@ class Bar(Protocol):
 
 
 def _bar(total: int, what: str) -> Bar:
-    """A widget in a notebook that can show one, and else a line of text.
+    """A widget in a notebook that can show one, and otherwise a line of text.
 
-    A notebook without ipywidgets gets the line of text too, which is no reason for a warning.
+    A notebook without ipywidgets also gets the line of text, without tqdm's warning about it.
     """
     from tqdm import TqdmWarning
 
@@ -37,7 +37,7 @@ class Progress:
         self._shown: dict[str, str] = {}
 
     def start(self, what: str, value: float) -> None:
-        """One start has its moments matched, or its likelihood known."""
+        """Report that one start has matched its moments, or that its likelihood is known."""
         if what == "moments":
             self._shown["objective"] = f"{value:.5g}"
         else:
@@ -46,15 +46,15 @@ class Progress:
         self._show(self._shown, done=1)
 
     def step(self, i: int, value: float) -> None:
-        """EM has done a step."""
+        """Report a step of EM."""
         self.start("likelihood", value)
 
     def iteration(self, i: int, value: float) -> None:
-        """A solver has done an iteration."""
+        """Report an iteration of a solver."""
         self._show({"iteration": str(i), "objective": f"{value:.6g}"}, done=int(i == 1))
 
     def done(self) -> None:
-        """One more is done."""
+        """Report that one more item is done."""
         self._show({}, done=1)
 
     def _show(self, shown: dict[str, str], done: int) -> None:

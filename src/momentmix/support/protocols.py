@@ -1,8 +1,8 @@
-"""What the package asks of an array and of its library, as types.
+"""What the package needs from arrays and their libraries, as types.
 
-The array API standard (https://data-apis.org/array-api) has more; what stands here is what is used,
-so that it also says what another library would have to offer. NumPy arrays and PyTorch tensors are
-of the type ``Array`` without knowing of it.
+These are the parts of the array API standard (https://data-apis.org/array-api) that are used, so
+they also say what another library would have to offer. NumPy arrays and PyTorch tensors match the
+protocol ``Array`` without inheriting from it.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy.typing as npt
 
-#: The other side of an operator: an array of the same library, or a number. NumPy's stubs list
-#: what each operator takes dtype by dtype, which fits nothing narrower.
+#: The other side of an operator: an array of the same library, or a number. NumPy's stubs list the
+#: accepted types dtype by dtype, so no narrower type fits.
 Operand: TypeAlias = Any
 #: A part of an index.
 _Axis: TypeAlias = "int | slice | EllipsisType | None"
 Index: TypeAlias = "_Axis | tuple[_Axis, ...]"
-#: Each library has its own types for these, of which nothing is asked.
+#: Each library has its own types for these, and nothing is required of them.
 DType: TypeAlias = object
 Device: TypeAlias = object
 
@@ -59,13 +59,13 @@ class Array(Protocol):
     def __float__(self) -> float: ...
 
 
-#: What a user may give for an array: one of any library, numbers in lists, or a table. It is
-#: checked and converted where it comes in (``as_float_array``).
+#: What a user may pass as an array: an array of any library, numbers in lists, or a table. It is
+#: checked and converted at the entry (``as_float_array``).
 ArrayLike: TypeAlias = "Array | npt.ArrayLike"
 
 
 class FloatInfo(Protocol):
-    """What a library says of a floating-point dtype."""
+    """What a library tells about a floating-point dtype."""
 
     @property
     def eps(self) -> float: ...
@@ -158,7 +158,7 @@ class ArrayFunctions(Protocol):
     def vecdot(self, x1: Array, x2: Array, /) -> Array: ...
 
 
-#: An array library as kernels are handed it, named ``xp``: the module of array-api-compat for the
-#: library, or NumPy itself. Every call is checked against ``ArrayFunctions``; that a module has
-#: these functions is known from the tests on several libraries and not from its stubs.
+#: The array library that kernels are given as ``xp``: the module of array-api-compat for it, or
+#: NumPy itself. Type checking tests every call against ``ArrayFunctions``; that the modules have
+#: these functions is tested by running several libraries.
 Namespace: TypeAlias = "ArrayFunctions | ModuleType"

@@ -11,23 +11,23 @@ from sklearn.exceptions import ConvergenceWarning
 
 
 class CollapseWarning(UserWarning):
-    """A component of a fit rests on next to nothing: a few rows, or one value that rows share."""
+    """A component of a fit rests on almost no data: a few rows, or one value that rows share."""
 
 
 class OutlierWarning(UserWarning):
-    """A few rows lie so far off that they decide the result of a fit."""
+    """A few rows are so far from the others that they dominate the result of a fit."""
 
 
 class UncertaintyWarning(UserWarning):
-    """A standard error says less than it seems to: the data hardly determine what it is of."""
+    """A standard error is not reliable, because the data hardly determine its parameter."""
 
 
-#: The folder of the package, with its separator so that no neighbour's name begins like it.
+#: The folder of the package, ending in a separator so that a folder such as ``momentmix2`` differs.
 _PACKAGE = str(Path(__file__).parents[1]) + os.sep
 
 
 def warn_user(message: str, category: type[Warning] = ConvergenceWarning) -> None:
-    """Warn as from the innermost line outside the package that led here."""
+    """Warn, and blame the innermost line outside the package that led here."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame, level = frame.f_back, level + 1

@@ -1,7 +1,7 @@
 """Explicit symmetric tensors: for small problems, for checking, and for learning the notation.
 
-Nothing else in the package needs them; a tensor of order d has n^d entries, of which C(n+d-1, d)
-are distinct.
+Nothing else in the package needs them. A tensor of order d has n^d entries, C(n+d-1, d) of them
+distinct.
 """
 
 from __future__ import annotations
@@ -26,8 +26,11 @@ from momentmix.support.array import (
     read_only,
 )
 
-#: Largest dense tensor in bytes that is made without asking; functions take ``max_bytes``.
+#: Bytes of the largest dense tensor that is made by default (1 GiB); ``max_bytes`` changes it. A
+#: round number that should fit most computers.
 DENSE_LIMIT = 1 << 30
+#: Bytes for the factors of one block of atoms. A round number that was not tuned; it affects only
+#: memory and speed.
 _BLOCK_BYTES = 16 << 20
 
 
@@ -59,9 +62,9 @@ def outer_power(v: ArrayLike, order: int, *, max_bytes: int = DENSE_LIMIT) -> Ar
 def sym(T: ArrayLike) -> Array:
     """The symmetric part of a tensor: its average over all permutations of the indices.
 
-    Definition 2.6 of Pereira, Kileel and Kolda. The average over d! permutations factors: over k
-    indices it is the average over the k exchanges of the last with one of them, of the average over
-    the first k-1. It takes O(d² n^d) operations.
+    Definition 2.6 of Pereira, Kileel and Kolda. The average over all permutations of k indices is
+    that over the first k-1, averaged over the k exchanges of the last index with one of the k. It
+    takes O(d² n^d) operations.
     """
     average = _as_tensor(T)
     xp, d = namespace(average), average.ndim
@@ -97,7 +100,7 @@ def dense_moment(P: Distribution, order: int, *, max_bytes: int = DENSE_LIMIT) -
 
     See Also
     --------
-    inner, contract : What can be had without the tensor.
+    inner, contract : What can be computed without the tensor.
     debiased_moment : The moment of samples with known noise taken out.
 
     Notes
@@ -140,7 +143,7 @@ def _mean_outer(atoms: Atoms, k: int, e: int) -> Array:
     if k and atoms.covariance.shared and len(atoms) > 1:
         one = xp.reshape(atoms.covariance.matrices(), (1, n * n))
         return _outer(_row_power(one, k)[0, :], _mean_outer(atoms, 0, e))
-    # The left half has ``left`` of the k matrices, and ``ahead`` of the e means to fill it up.
+    # The left half has ``left`` of the k matrices and is filled up with ``ahead`` of the e means.
     left = min(k, (2 * k + e) // 4)
     ahead = max(0, (2 * k + e) // 2 - 2 * k)
     width = n ** (2 * left + ahead) + n ** (2 * (k - left) + e - ahead)
@@ -154,7 +157,7 @@ def _mean_outer(atoms: Atoms, k: int, e: int) -> Array:
             R = _row_outer(_row_power(matrices, k - left), R)
         L = L * (weights if isinstance(weights, float) else weights[:, None])
         total = total + xp.reshape(L.mT @ R, (-1,))
-    assert not isinstance(total, float)  # a distribution has an atom
+    assert not isinstance(total, float)  # every distribution has at least one atom
     return total
 
 
@@ -237,10 +240,7 @@ def packed_indices(n: int, order: int) -> np.ndarray:
 
 @lru_cache(maxsize=16)
 def packed_multiplicities(n: int, order: int) -> np.ndarray:
-    """How many entries of the full tensor each packed entry stands for, exactly; (N,).
-
-    Whole numbers, read-only.
-    """
+    """How many entries of the full tensor each packed entry stands for; read-only integers (N,)."""
     if order > 20:
         raise ValueError(f"multiplicities of order {order} do not fit 64-bit integers (at most 20)")
     indices = packed_indices(n, order)

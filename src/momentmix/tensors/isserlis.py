@@ -1,7 +1,7 @@
 """Packed moments of Gaussians: all orders 0..d, their derivatives, and their own covariance.
 
 Entries of order k follow from those of orders k-1 and k-2 (Isserlis, one index at a time), and so
-do their derivatives. For a multi-index I with last index a, and c_a(I) counting a in I,
+do their derivatives. For a multi-index I with last index a, in which a occurs c_a(I) times,
     M_I = μ_a M_{I∖a} + Σ_{b∈I∖a} Σ_ab M_{I∖{a,b}},
     ∂M_I/∂μ_a = c_a M_{I∖a},   ∂M_I/∂Σ_ab = c_a c_b M_{I∖{a,b}} (a≠b),  c_a(c_a-1)/2 M_{I∖{a,a}}.
 """
@@ -23,7 +23,7 @@ from momentmix.tensors.packed import (
     order_starts,
     plus_gaussian,
     product_places,
-    removed,
+    removal_table,
     total_size,
 )
 from momentmix.tensors.rowsums import row_sums
@@ -32,17 +32,17 @@ from momentmix.tensors.rowsums import row_sums
 def gaussian_moments(means: np.ndarray, matrices: np.ndarray | None, d: int) -> np.ndarray:
     """Moments of m Gaussians, means (m, n) and covariances (m or 1, n, n); (m, N). O(mNd).
 
-    Points, whose moments are powers, have None for covariances.
+    ``matrices`` is None for points, whose moments are powers.
     """
     m, n = means.shape
     M = np.empty((m, total_size(n, d)))
     M[:, 0] = 1
     for k in range(1, d + 1):
-        indices, without = packed_indices(n, k), removed(n, k)[:, -1]
+        indices, without = packed_indices(n, k), removal_table(n, k)[:, -1]
         last = indices[:, -1]
         total = means[:, last] * M[:, order_slice(n, k - 1)][:, without]
         if k > 1 and matrices is not None:
-            below, twice = M[:, order_slice(n, k - 2)], removed(n, k - 1)[without]
+            below, twice = M[:, order_slice(n, k - 2)], removal_table(n, k - 1)[without]
             for s in range(k - 1):
                 total += matrices[:, last, indices[:, s]] * below[:, twice[:, s]]
         M[:, order_slice(n, k)] = total
@@ -50,12 +50,12 @@ def gaussian_moments(means: np.ndarray, matrices: np.ndarray | None, d: int) -> 
 
 
 class DerivativeTables(NamedTuple):
-    """For each multi-index I and each index a: where I∖a stands, and how often a is in I.
+    """For each multi-index I and each index a: the position of I∖a, and how often a is in I.
 
-    (N, n) each, so for few moments only; read-only.
+    Both are (N, n), so only for few moments; read-only.
     """
 
-    lower: np.ndarray  # the place of I∖a among orders 0..d; 0 where a is not in I
+    lower: np.ndarray  # the position of I∖a among orders 0..d; 0 if a is not in I
     counts: np.ndarray  # c_a(I)
 
 
@@ -68,15 +68,15 @@ def derivative_tables(n: int, d: int) -> DerivativeTables:
         for s in range(k):
             a = packed_indices(n, k)[:, s]
             counts[rows, a] += 1
-            lower[rows, a] = starts[k - 1] + removed(n, k)[:, s]
+            lower[rows, a] = starts[k - 1] + removal_table(n, k)[:, s]
     return DerivativeTables(read_only(lower), read_only(counts))
 
 
 @lru_cache(maxsize=8)
 def pair_tables(n: int, d: int) -> tuple[np.ndarray, np.ndarray]:
-    """Place of I∖{a, b}, or 0, and c_a(I) c_b(I∖a) / 2; (N, n, n) each, read-only.
+    """The position of I∖{a, b}, or 0, and c_a(I) c_b(I∖a) / 2; (N, n, n) each, read-only.
 
-    Halved because each a≠b stands twice in a symmetric dΣ.
+    The factor 1/2 is there because each a≠b occurs twice in a symmetric dΣ.
     """
     lower, counts = derivative_tables(n, d)
     return read_only(lower[lower]), read_only(0.5 * counts[:, :, None] * counts[lower])
@@ -96,9 +96,9 @@ def covariance_jacobian(M: np.ndarray, n: int, d: int) -> np.ndarray:
 
 @lru_cache(maxsize=8)
 def hermite_factor(n: int, d: int) -> csr_array:
-    """Sparse F (N, N) with FᵀF = S⁻¹, S the covariance of the moments of N(0, I).
+    """Sparse F (N, N) with FᵀF = S⁻¹, where S is the covariance of the moments of N(0, I).
 
-    F r holds the errors of the means of the Hermite polynomials He_I / √(I!), which are
+    F r are the deviations of the means of the Hermite polynomials He_I / √(I!), which are
     uncorrelated under N(0, I). In whitened coordinates it is close to the optimal weight of the
     method of moments, needs no data, and makes high orders as well conditioned as low ones.
     He_I = Π_a He_{i_a}, and He_k(x) = Σ_j (-1)^j k! / (j! (k-2j)! 2^j) x^(k-2j).
@@ -128,7 +128,7 @@ def hermite_factor(n: int, d: int) -> csr_array:
 
 @lru_cache(maxsize=4)
 def _product_places(n: int, d: int) -> np.ndarray:
-    """Place of the product of two monomials of degree up to d among those up to 2d; (N, N)."""
+    """The position of the product of two monomials up to degree d among those up to 2d; (N, N)."""
     starts = order_starts(n, 2 * d)
     orders = range(d + 1)
     return read_only(
@@ -141,8 +141,8 @@ def moment_covariance(
 ) -> np.ndarray:
     """Covariance of the monomials of orders 0..d under a mixture, from its moments up to 2d.
 
-    S_IJ = M_{I+J} - M_I M_J: what one sample contributes to the error of the empirical moments.
-    (N, N), exact.
+    S_IJ = M_{I+J} - M_I M_J, exactly; (N, N). Divided by the number of samples, it is the
+    covariance of the empirical moments.
     """
     n = means.shape[1]
     M = weights @ gaussian_moments(means, matrices, 2 * d)
@@ -153,8 +153,8 @@ def moment_covariance(
 def atom_sums(atoms: Atoms, centre: np.ndarray, d: int) -> np.ndarray:
     """Moments of weighted atoms about ``centre``, of orders 0..d, not divided by weights; (N,).
 
-    Points take one pass of matrix products; a covariance that all share is put in at the end, and
-    none changes orders below 2.
+    Points take one pass of matrix products; a shared covariance is added at the end. Orders below 2
+    do not depend on covariances.
     """
     covariance = atoms.covariance
     if covariance.shared or d < 2:
@@ -162,7 +162,7 @@ def atom_sums(atoms: Atoms, centre: np.ndarray, d: int) -> np.ndarray:
             sums = atoms.weights * row_sums(atoms.means, centre, None, d)
         else:
             sums = row_sums(atoms.means, centre, atoms.weights, d)
-        if covariance.zero or d < 2:  # means do not depend on covariances, which may be large
+        if covariance.zero or d < 2:  # order 1 does not need covariances, which may be large
             return sums
         return plus_gaussian(sums, len(centre), covariance=_numpy(covariance.matrices())[0])
     total = np.zeros(total_size(len(centre), d))

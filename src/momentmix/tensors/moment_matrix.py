@@ -1,4 +1,4 @@
-"""The matrix of moments E[φφᵀ] of all monomials φ up to a degree: semidefinite if there is an E."""
+"""The moment matrix E[φφᵀ] of all monomials φ up to a degree, semidefinite for any distribution."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def moment_matrix(packed: np.ndarray, n: int, degree: int) -> np.ndarray:
 
 
 def least_eigenvalue(matrix: np.ndarray) -> float:
-    """That of a matrix of moments whose monomials are scaled to have square 1 on average.
+    """The least eigenvalue of a moment matrix after its monomials are scaled to mean square 1.
 
-    A monomial whose square is not positive on average must vanish. If it does not, no matrix here
-    is semidefinite, whatever the scale.
+    A monomial whose mean square is not positive must vanish. If it does not, the matrix is not
+    semidefinite in any scale.
     """
     squares = np.diag(matrix)
     scale = 1 / np.sqrt(np.where(squares > 0, squares, 1.0))

@@ -1,11 +1,11 @@
 """Packed symmetric tensors of all orders 0..d in one vector, and linear maps of them.
 
-With the constant 1 put before the features, the moments of orders 0..d are the distinct entries of
-one symmetric tensor of order d: the monomial 1^(d-k) x_{i_1} ··· x_{i_k} is an entry of order k.
-Lexicographic order of the multi-indices of (1, x) is then the entries of order 0, those of order 1,
-and so on, each in the order of ``packed_indices``: N = C(n+d, d) numbers. Every function here takes
-and returns such a vector, and forms no tensor of n^d entries. Tables of places are made once for
-each n and d and kept, so they are read-only.
+With a constant feature 1 in front, the moments of orders 0..d are the distinct entries of one
+symmetric tensor of order d: the monomial 1^(d-k) x_{i_1} ··· x_{i_k} is an entry of order k.
+Lexicographic order of the multi-indices of (1, x) lists the entries of order 0, then those of order
+1, and so on, each in the order of ``packed_indices``: N = C(n+d, d) numbers. The functions here
+take and return such vectors, and form no tensor of n^d entries. Index tables are made once for each
+n and d and kept, so they are read-only.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ import numpy as np
 from momentmix.support.array import read_only
 from momentmix.tensors.dense import packed_indices, packed_multiplicities, packed_size
 
-#: Stands for every number of moments beyond it: exact, some would take minutes to work out.
+#: Stands for all larger numbers of moments, because computing some of them exactly takes minutes.
+#: It fits int64, is below 2⁶⁰, which ``total_size`` relies on, and is beyond any memory.
 COUNTLESS = 10**18
 
 
@@ -70,8 +71,8 @@ def weighted_dot(a: np.ndarray, b: np.ndarray, n: int, weights: Sequence[float])
 def places(indices: np.ndarray, n: int) -> np.ndarray:
     """Lexicographic rank of sorted multi-indices (…, k) among all of order k in n features.
 
-    Before I stand, for each position t, the multi-indices that agree with I up to t and have a
-    smaller index u there: C(n-u+k-t-2, k-t-1) of them for each u from i_{t-1} to i_t - 1.
+    The multi-indices before I agree with it before some position t and have a smaller index u at t.
+    There are C(n-u+k-t-2, k-t-1) of them for each t and each u from i_{t-1} to i_t - 1.
     """
     k = indices.shape[-1]
     rank = np.zeros(indices.shape[:-1], dtype=np.int64)
@@ -85,16 +86,16 @@ def places(indices: np.ndarray, n: int) -> np.ndarray:
 
 
 @lru_cache(maxsize=32)
-def removed(n: int, k: int) -> np.ndarray:
-    """Place of I without its s-th index, among order k-1; (N_k, k)."""
+def removal_table(n: int, k: int) -> np.ndarray:
+    """The position of I without its s-th index, among order k-1; (N_k, k)."""
     indices = packed_indices(n, k)
     without = [places(np.delete(indices, s, axis=1), n) for s in range(k)]
     return read_only(np.column_stack(without))
 
 
 @lru_cache(maxsize=32)
-def extended(n: int, k: int) -> np.ndarray:
-    """Place of I with the index a added, among order k+1; (N_k, n)."""
+def extension_table(n: int, k: int) -> np.ndarray:
+    """The position of I with the index a added, among order k+1; (N_k, n)."""
     indices = packed_indices(n, k)
     result = np.empty((len(indices), n), dtype=np.int64)
     for a in range(n):
@@ -104,17 +105,17 @@ def extended(n: int, k: int) -> np.ndarray:
 
 
 def product_places(n: int, i: int, j: int) -> np.ndarray:
-    """Place of the product of a monomial of order i and one of order j; (N_i, N_j)."""
+    """The position of the product of a monomial of order i and one of order j; (N_i, N_j)."""
     right = packed_indices(n, j)
     place = np.repeat(np.arange(packed_size(n, i))[:, None], len(right), axis=1)
-    for s in range(j):  # one index of the right monomial after the other
-        place = extended(n, i + s)[place, right[:, s]]
+    for s in range(j):  # append the indices of the right monomial one by one
+        place = extension_table(n, i + s)[place, right[:, s]]
     return place
 
 
 @lru_cache(maxsize=32)
 def square_places(n: int) -> np.ndarray:
-    """Places of the entries x_a² among orders 0..d ≥ 2; (n,)."""
+    """The positions of the entries x_a² among orders 0..d ≥ 2; (n,)."""
     features = np.arange(n)
     squares = places(np.column_stack([features, features]), n)
     return read_only(order_slice(n, 2).start + squares)
@@ -123,10 +124,10 @@ def square_places(n: int) -> np.ndarray:
 def plus_gaussian(
     S: np.ndarray, n: int, shift: np.ndarray | None = None, covariance: np.ndarray | None = None
 ) -> np.ndarray:
-    """Moments (…, N) of X turned into those of X + G, G ~ N(shift, covariance) independent.
+    """Turn moments (…, N) of X into those of X + G, with independent G ~ N(shift, covariance).
 
-    A shift moves the centre; minus a noise covariance debiases (Thm. 5.1 of Pereira–Kileel–Kolda,
-    where a negative covariance is legal). Both are exact: with
+    A shift moves the centre, and minus a noise covariance debiases (Thm. 5.1 of
+    Pereira–Kileel–Kolda, in which covariances may be negative). Both are exact: with
         (D S)_I = Σ_s shift_{i_s} S_{I∖s} + Σ_{s<t} covariance_{i_s i_t} S_{I∖{s,t}}
     the result is exp(D) S, a finite sum because D raises the order.
     """
@@ -143,14 +144,14 @@ def _lift(
 ) -> np.ndarray:
     lifted = np.zeros_like(S)
     for k in range(1, d + 1):
-        indices, without = packed_indices(n, k), removed(n, k)
+        indices, without = packed_indices(n, k), removal_table(n, k)
         here = lifted[..., order_slice(n, k)]
         below = S[..., order_slice(n, k - 1)]
         if shift is not None:
             for s in range(k):
                 here += shift[indices[:, s]] * below[..., without[:, s]]
         if covariance is not None and k > 1:
-            two_below, twice = S[..., order_slice(n, k - 2)], removed(n, k - 1)
+            two_below, twice = S[..., order_slice(n, k - 2)], removal_table(n, k - 1)
             for t in range(k):
                 for s in range(t):
                     pair = covariance[indices[:, s], indices[:, t]]
@@ -159,17 +160,17 @@ def _lift(
 
 
 def linear_map(S: np.ndarray, A: np.ndarray) -> np.ndarray:
-    """Moments (N,) of x in n features turned into those of A x, A (n', n); (N',).
+    """Turn moments (N,) of x in n features into those of A x, A (n', n); (N',).
 
-    One index after the other is mapped; those not yet mapped stay packed, and so do those that
-    are. O(n' n^d) for order d, a fraction 1/⌊d/2⌋!⌈d/2⌉! of it in memory.
+    Indices are mapped one by one; the mapped and the unmapped ones stay packed. O(n' n^d) for order
+    d, with a fraction 1/⌊d/2⌋!⌈d/2⌉! of it in memory.
     """
     n_new, n = A.shape
     parts = []
     for k in range(_highest_order(len(S), n) + 1):
-        W = S[None, order_slice(n, k)]  # (mapped indices, indices to come), both packed
+        W = S[None, order_slice(n, k)]  # (mapped indices, indices still to map), both packed
         for j in range(k):
-            W = W[:, extended(n, k - j - 1)] @ A.T
+            W = W[:, extension_table(n, k - j - 1)] @ A.T
             last = packed_indices(n_new, j)[:, -1] if j else np.zeros(1, dtype=np.int64)
             first = np.repeat(np.arange(len(last)), n_new - last)
             W = W[first, :, packed_indices(n_new, j + 1)[:, -1]]

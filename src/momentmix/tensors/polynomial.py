@@ -5,7 +5,7 @@ Packed moments T_k with weights w_k over the orders make the polynomial
 (the map Φ of §2.3 of Pereira–Kileel–Kolda), and Σ_k w_k ⟨T_k, M_k⟩ for the moments of a Gaussian is
 the expectation of f under it. Its derivatives are expectations again:
     ∂/∂μ E f = E ∇f,     ∂/∂Σ E f = ½ E ∇²f,
-and as each part f_k is homogeneous, Euler's identity and Gaussian integration by parts give back
+and because each part f_k is homogeneous, Euler's identity and Gaussian integration by parts give
     k E f_k = E xᵀ∇f_k = μᵀ E ∇f_k + ⟨Σ, E ∇²f_k⟩,
 so that only Gaussian moments up to order d-1 are needed.
 """
@@ -21,7 +21,7 @@ from momentmix.moments.atoms import Atoms
 from momentmix.moments.bilinear import InnerProducts
 from momentmix.support.array import Array, array_device, refuse_graph, to_numpy
 from momentmix.tensors.isserlis import gaussian_moments
-from momentmix.tensors.packed import extended, multiplicities, order_slice
+from momentmix.tensors.packed import extension_table, multiplicities, order_slice
 
 
 class Polynomial:
@@ -36,7 +36,10 @@ class Polynomial:
     def first(self) -> Sequence[np.ndarray | None]:
         """For each order k ≥ 1 the matrix (N_{k-1}, n) that takes M_{k-1} to E ∇f_k."""
         return [None] + [
-            self.weights[k] * k * self._scale(k - 1) * self._order(k)[extended(self.n, k - 1)]
+            self.weights[k]
+            * k
+            * self._scale(k - 1)
+            * self._order(k)[extension_table(self.n, k - 1)]
             if self.weights[k]
             else None
             for k in range(1, self.d + 1)
@@ -48,8 +51,8 @@ class Polynomial:
         features = np.arange(self.n)
 
         def at(k: int) -> np.ndarray:
-            once = extended(self.n, k - 2)
-            return extended(self.n, k - 1)[once, features]
+            once = extension_table(self.n, k - 2)
+            return extension_table(self.n, k - 1)[once, features]
 
         return self._second(at)
 
@@ -58,8 +61,8 @@ class Polynomial:
         """For each order k ≥ 2 the matrix (N_{k-2}, n²) that takes M_{k-2} to ½E ∇²f_k."""
 
         def at(k: int) -> np.ndarray:
-            once = extended(self.n, k - 2)
-            return extended(self.n, k - 1)[once].reshape(len(once), -1)
+            once = extension_table(self.n, k - 2)
+            return extension_table(self.n, k - 1)[once].reshape(len(once), -1)
 
         return self._second(at)
 
@@ -111,7 +114,7 @@ class Polynomial:
         zero, diagonal = P.covariance.zero, P.covariance.diagonal
         shape = (n,) if diagonal else (n, n)
         matrices = np.zeros((1, n, n))
-        entries = np.zeros((1, *shape))  # of Σ, those that ½E ∇²f is wanted for
+        entries = np.zeros((1, *shape))  # the entries of Σ for which ½E ∇²f is needed
         if not zero:
             matrices = to_numpy(P.covariance.matrices()).astype(np.float64)
             entries = to_numpy(P.covariance.variances()) if diagonal else matrices

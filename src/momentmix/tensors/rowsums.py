@@ -2,10 +2,10 @@
 
 Moments of orders 0..d of x are one order-d moment of y = (1, x - centre). An entry with sorted
 indices i_1 ≤ … ≤ i_d is a product of a left half (i_1 … i_h) and a right half, so the sums are
-matrix products of left with right halves; and because the last index of the left half does not
-exceed the first of the right, most of the products that a symmetric matrix product would form
-twice are never formed. Left halves are laid out by their last index, right halves by their first,
-which makes every set that is needed a run of rows.
+matrix products of left halves and right halves. The last index of a left half never exceeds the
+first of its right half, so most of the products that a symmetric matrix product would form twice
+are never formed. Left halves are sorted by their last index and right halves by their first, so
+that every set needed is a contiguous range of rows.
 """
 
 from __future__ import annotations
@@ -33,29 +33,32 @@ from momentmix.support.parallel import parallel_map, worker_count
 from momentmix.tensors.dense import packed_indices, packed_size
 from momentmix.tensors.packed import places
 
-#: Bytes of the products of one block of rows: long enough that threads seldom meet at Python's
-#: lock, short enough for the caches.
+#: Bytes for the halves of one block of rows: so large that threads seldom wait for Python's lock,
+#: and small enough for the caches. A round number without a recorded benchmark; only speed depends
+#: on it.
 _BLOCK_BYTES = 8 << 20
-#: Rows of one matrix product inside a block; few features then stay in the BLAS's kernel for
-#: small matrices, which is up to four times as fast. On a device many such products run at once,
-#: and each is long enough that its result is small beside its factors.
+#: Rows in one matrix product inside a block. With 512 and few features, the BLAS uses its kernel
+#: for small matrices, up to four times as fast. On a device many products run at once, and 8192
+#: rows make their results small beside their factors. How they compare with other values is not
+#: recorded; only speed depends on them.
 _SLAB, _SLAB_ON_DEVICE = 512, 8192
-#: Left halves of one product at least on a device, whose kernels work at tiles of that height.
+#: The fewest left halves in one product on a device, because matrix kernels of GPUs work on tiles
+#: of about this height. Not tuned; only speed depends on it.
 _TILE_ON_DEVICE = 64
 
 
 class Plan(NamedTuple):
-    """Which left halves are multiplied with which right halves, and where the sums then stand."""
+    """Which left halves are multiplied with which right halves, and where each sum is found."""
 
     left: int  # indices in a left half
     right: int  # indices in a right half
-    cuts: list[tuple[int, int, int]]  # of one product: the left rows from and to, the right from
-    gather: np.ndarray  # (N,) places in the products, which stand flat one after the other
+    cuts: list[tuple[int, int, int]]  # for each product: first and end left row, first right row
+    gather: np.ndarray  # (N,) positions in the products, flattened one after the other
 
 
 @lru_cache(maxsize=16)
 def _plan(n: int, d: int, least: int | None = None) -> Plan:
-    """The plan of n features and order d, with at least so many left halves in a product."""
+    """The plan for n features and order d, with at least ``least`` left halves in a product."""
     symbols, left = n + 1, d // 2
     right = d - left
 
@@ -65,8 +68,8 @@ def _plan(n: int, d: int, least: int | None = None) -> Plan:
     def right_start(a: int) -> int:  # right halves whose first index is below a
         return packed_size(symbols, right) - packed_size(symbols - a, right)
 
-    # Narrow cuts form fewer products in vain, but a BLAS wants some rows: few are enough where its
-    # kernel for small matrices serves.
+    # Narrow cuts form fewer useless products, but a BLAS is slow with few rows. Its kernel for
+    # small matrices needs fewer.
     if least is None:
         least = 8 if packed_size(symbols, right) <= 256 else 24
     edges = [0]
@@ -92,8 +95,8 @@ def _plan(n: int, d: int, least: int | None = None) -> Plan:
 def row_sums(X: Array, centre: np.ndarray, weights: Array | None, d: int) -> np.ndarray:
     """Σ_i w_i Π_{a∈I} (x_i - centre)_a for all multi-indices I of orders 0..d; (N,) float64.
 
-    X (p, n), weights (p,) or None for ones. About p N multiplications and additions in matrix
-    products for N = C(n+d, d), on all cores, or on the device of X.
+    X is (p, n); weights are (p,), or None for ones. Takes about p N multiplications and additions
+    in matrix products, N = C(n+d, d), on all cores or on the device of X.
     """
     p, n = X.shape
     xp = namespace(X)
@@ -123,7 +126,7 @@ def row_sums(X: Array, centre: np.ndarray, weights: Array | None, d: int) -> np.
             products = buffers.products(
                 X[rows, :], origin, None if weights is None else weights[rows]
             )
-            if total and total[0].shape != products[0].shape:  # the last block is a shorter one
+            if total and total[0].shape != products[0].shape:  # the last block is shorter
                 total, products = (
                     [xp.sum(a, axis=0, keepdims=True) for a in x] for x in (total, products)
                 )
@@ -133,12 +136,12 @@ def row_sums(X: Array, centre: np.ndarray, weights: Array | None, d: int) -> np.
     sums = np.zeros(1)
     for part in parallel_map(work, jobs, workers):
         flat = [xp.reshape(xp.sum(block, axis=0), (-1,)) for block in part]
-        sums = sums + to_numpy(xp.concat(flat))  # in one piece from a device
+        sums = sums + to_numpy(xp.concat(flat))  # a single copy from a device
     return sums[plan.gather]
 
 
 class _Buffers:
-    """Memory for the halves of one block of rows, used again for the next."""
+    """Memory for the halves of one block of rows, reused for the next block."""
 
     def __init__(
         self, xp: Namespace, plan: Plan, n: int, step: int, slab: int, like: Array
@@ -156,7 +159,7 @@ class _Buffers:
         self.rights = [memory(packed_size(n + 1, k)) for k in range(2, plan.right + 1)]
 
     def products(self, X: Array, centre: Array, weights: Array | None) -> list[Array]:
-        """Σ of left halves times right halves over the rows of one block, one array a cut."""
+        """Σ of left halves times right halves over the rows of a block; one array for each cut."""
         xp, symbols, length = self.xp, self.symbols, X.shape[0]
         y = self.y[:, :length]
         subtract_into(y[1:, :], X.mT, centre[:, None])
@@ -165,7 +168,7 @@ class _Buffers:
             left = xp.astype(weights, xp.float64, copy=False)[None, :]
         for k, buffer in enumerate(self.lefts, start=1):
             out, at = buffer[:, :length], 0
-            for b in range(symbols):  # all with last index b: those of one less up to b, times y_b
+            for b in range(symbols):  # last index b: y_b times shorter halves with indices up to b
                 count = packed_size(b + 1, k - 1)
                 multiply_into(out[at : at + count, :], left[:count, :], y[b, :])
                 at += count
@@ -173,7 +176,7 @@ class _Buffers:
         right = y
         for k, buffer in enumerate(self.rights, start=2):
             out, at = buffer[:, :length], 0
-            for a in range(symbols):  # all with first index a: those of one less from a on
+            for a in range(symbols):  # first index a: y_a times shorter halves with indices from a
                 count = packed_size(symbols - a, k - 1)
                 multiply_into(out[at : at + count, :], right[right.shape[0] - count :, :], y[a, :])
                 at += count

@@ -1,1 +1,1 @@
-"""How sure the parameters of a fit are: standard errors, intervals, the bootstrap."""
+"""The uncertainty of the parameters of a fit: standard errors, intervals, the bootstrap."""

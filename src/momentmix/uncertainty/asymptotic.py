@@ -1,8 +1,8 @@
 """The covariance of the errors of a fit to many rows, from the information in them.
 
-For maximum likelihood it is the inverse of the information, "observed" or that of the squares of
-scores ("opg"), or the sandwich H⁻¹GH⁻¹ of both, which also holds if the rows are not quite from a
-mixture of this kind. With a prior, H is the curvature of what the fit maximises.
+For maximum likelihood it is the inverse of the information: the observed one, that of the squares
+of scores ("opg"), or the sandwich H⁻¹GH⁻¹ of both, which also holds if the rows are not quite from
+a mixture of this kind. With a prior, H is the curvature of what the fit maximises.
 
 For moments, θ̂ minimises ‖F(M(θ) - M̂)‖² and moves with M̂ by the pseudoinverse of FJ, J = ∂M/∂θ.
 The covariance of M̂ is known from the mixture's moments of twice the order, so no rows are needed.
@@ -26,20 +26,23 @@ from momentmix.support.array import to_numpy
 from momentmix.tensors.isserlis import moment_covariance
 
 InformationKind = Literal["observed", "opg", "sandwich"]
-#: Numbers of a mixture up to which their covariance is a matrix worth having.
+#: The most parameters whose covariance is computed: the matrix then has 200 MB. This is a round
+#: number that was not tuned; more would take more memory, and time as the cube of the number.
 MOST_PARAMETERS = 5000
-#: Share of the largest eigenvalue of the information below which a direction is not determined.
+#: A direction in which the information is below this share of its largest eigenvalue counts as not
+#: determined. It lies well above the rounding of float64 (1e-16), and was not tuned.
 SINGULAR = 1e-10
-#: Share of what a parameter can move at all from which it moves along an open direction.
+#: A parameter has no standard error if it moves along an undetermined direction by more than this
+#: share of what it moves at all. This is a round number, well above rounding, that was not tuned.
 TOUCHED = 1e-6
 
 
 class NoStandardErrors(ValueError):
-    """Nothing can be said about the errors of a fit, for a reason that is told."""
+    """A fit has no standard errors; the message says why."""
 
 
 class Errors(NamedTuple):
-    """The covariance of the errors of a fit, in directions in which it can move.
+    """The covariance of the errors of a fit, in the directions in which it can move.
 
     It is zero along the ``open`` directions (size, k), which the data do not determine.
     """
@@ -49,9 +52,9 @@ class Errors(NamedTuple):
     open: np.ndarray
 
     def natural(self, factor: float | np.ndarray) -> np.ndarray:
-        """That of weights, means and numbers of covariances, in other coordinates.
+        """The covariance of weights, means and numbers of covariances, in other coordinates.
 
-        What changes along an open direction has NaN.
+        It is NaN for parameters that change along an open direction.
         """
         T = self.directions.natural(factor)
         covariance = np.asarray(T @ self.covariance @ T.T)
@@ -64,21 +67,21 @@ class Errors(NamedTuple):
 def likelihood_errors(
     likelihood: Likelihood, parameters: Parameters, kind: InformationKind
 ) -> Errors:
-    """Of a maximum of the likelihood, with a prior or without; one pass over the rows."""
+    """Errors of a maximum of the likelihood, with a prior or without; one pass over the rows."""
     check_size(likelihood.kind, parameters, likelihood.variance is not None)
     found = information(likelihood, parameters)
-    meat = _centred(found) if kind == "sandwich" else None
+    meat = _centre(found) if kind == "sandwich" else None
     return curvature_errors(found.directions, _bread(found, kind), likelihood.count, meat)
 
 
 def curvature_errors(
     directions: Directions, bread: np.ndarray, count: float, meat: np.ndarray | None = None
 ) -> Errors:
-    """H⁻¹/p, or H⁻¹GH⁻¹/p, of a curvature H a row and squares G of scores, for p rows."""
+    """H⁻¹/p, or H⁻¹GH⁻¹/p, for p rows, a curvature H per row and squares G of scores."""
     basis = directions.basis
     values, vectors = np.linalg.eigh(basis.T @ bread @ basis)
     low = values <= SINGULAR * max(float(values[-1]), 0.0)
-    # Half of the inverse, of which the square is taken.
+    # A root of the inverse.
     root = vectors[:, ~low] / np.sqrt(values[~low])
     inverse = root @ root.T
     if meat is not None:
@@ -87,16 +90,16 @@ def curvature_errors(
 
 
 def _bread(found: Information, kind: InformationKind) -> np.ndarray:
-    return _centred(found) + found.penalty if kind == "opg" else found.curvature
+    return _centre(found) + found.penalty if kind == "opg" else found.curvature
 
 
-def _centred(found: Information) -> np.ndarray:
-    """The covariance of scores, whose mean is not zero where a prior holds against them."""
+def _centre(found: Information) -> np.ndarray:
+    """The covariance of scores, whose mean is not zero if there is a prior."""
     return found.outer - np.outer(found.score, found.score)
 
 
 def moment_errors(moments: MixtureMoments, parameters: Parameters, count: float) -> Errors:
-    """Of a fit to the moments of so many rows, if they are from a mixture of this kind."""
+    """Errors of a fit to the moments of ``count`` rows, if these are from such a mixture."""
     model = moments.model
     check_size(model.kind, parameters)
     directions = Directions(model.kind, parameters)
@@ -106,18 +109,18 @@ def moment_errors(moments: MixtureMoments, parameters: Parameters, count: float)
     matching = moments.with_order(2).matching if m == 1 else moments.matching
     if matching.moments is None:
         raise NoStandardErrors(
-            f"a fit to so many moments (order {order} of {n} features) is one of inner products "
-            "alone, and there is no covariance of all of them; fit with polish='em'"
+            f"a fit to so many moments (order {order} of {n} features) uses only inner products, "
+            "and the covariance of all moments is too large; fit the likelihood of the rows"
         )
     if model.weighting == "optimal" and m > 1:
-        matching = matching.weighted_for(parameters)
+        matching = matching.weight_for(parameters)
     free = Parametrisation(model.kind, m, n, augmentation="free")
     objective = matching.objective(free)
     assert isinstance(objective, PackedObjective)
     _, J = objective.residual_and_jacobian(free.encode(*parameters))
     matrices = to_numpy(model.kind.of(parameters.covariances, n).matrices())
     omega = moment_covariance(parameters.weights, parameters.means, matrices, order)
-    weighted = objective.weighted(objective.weighted(omega).T)
+    weighted = objective.weight(objective.weight(omega).T)
     basis = directions.basis
     left, values, right = np.linalg.svd(J @ directions.natural() @ basis, full_matrices=False)
     low = values <= np.sqrt(SINGULAR) * values[0]

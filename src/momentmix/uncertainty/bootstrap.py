@@ -1,10 +1,10 @@
 """The bootstrap: the fit again, on rows drawn anew, from where it ended.
 
 "rows" draws rows with replacement, "weights" gives every row a random weight (the Bayesian
-bootstrap), and "parametric" draws new rows from the fitted mixture, in the manner that the rows
-were observed. Each refit starts at the fit itself, so components keep their places; where two have
-changed places all the same, they are put back. Where EM creeps, Newton's method carries a refit to
-the very top: EM alone would stop short of how far parameters can move.
+bootstrap), and "parametric" draws new rows from the fitted mixture, with the gaps and errors of the
+rows. Each refit starts at the fit itself, so components keep their places, and those that have
+swapped places are put back. Where EM is slow, Newton's method carries a refit to the maximum; EM
+alone would stop early and underestimate how far parameters move.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ from momentmix.support.parallel import parallel_map, worker_count
 from momentmix.support.progress import Progress
 
 BootstrapKind = Literal["rows", "weights", "parametric"]
-#: Parameters up to which Newton's method pays, EM steps after which it takes over, and
-#: what the last step gains at most.
+#: With at most NEWTON_PARAMETERS parameters, Newton's method takes over from EM after EM_STEPS
+#: steps, and goes on until a step gains less than TOP nats per row. These are round numbers that
+#: were not tuned; the first two affect time, and TOP has to be small beside the standard errors.
 NEWTON_PARAMETERS, EM_STEPS, TOP = 300, 15, 1e-8
 
 
@@ -53,7 +54,7 @@ class Bootstrap:
 
     @property
     def n_boot(self) -> int:
-        """How many refitted mixtures there are."""
+        """The number of refitted mixtures."""
         return len(self.weights)
 
     def standard_errors(self) -> Parameters:
@@ -85,7 +86,7 @@ class Bootstrap:
         return f"<Bootstrap of {self.n_boot} mixtures of {m} components in {n} features{ended}>"
 
 
-def bootstrapped(
+def bootstrap_fits(
     likelihood: RowLikelihood,
     fit: Parameters,
     n_boot: int,
@@ -96,7 +97,7 @@ def bootstrapped(
     max_iter: int,
     verbose: int = 0,
 ) -> tuple[list[Parameters], bool]:
-    """Parameters of fits to rows drawn anew, in the coordinates of the fit; and if interrupted."""
+    """Parameters of fits to rows drawn anew, in the fit's coordinates; and whether interrupted."""
     found: dict[int, Parameters] = {}
     seeds = rng.spawn(n_boot)
     draw, small = _DRAWS[kind], Directions.of(likelihood, fit).size <= NEWTON_PARAMETERS
@@ -109,7 +110,7 @@ def bootstrapped(
             result = climb(rows, result.parameters, tol=TOP, max_iter=max_iter)
         if result.interrupted:
             raise KeyboardInterrupt
-        found[i] = matched(likelihood.kind, result.parameters, fit)
+        found[i] = match_components(likelihood.kind, result.parameters, fit)
         progress.step(i, result.log_likelihood)
 
     with Progress(verbose, n_boot, "refits") as progress, suppress(KeyboardInterrupt):
@@ -117,34 +118,34 @@ def bootstrapped(
     return [found[i] for i in sorted(found)], len(found) < n_boot
 
 
-def _drawn_rows(
+def _draw_rows(
     likelihood: RowLikelihood, fit: Parameters, rng: np.random.Generator
 ) -> RowLikelihood:
     count = max(round(likelihood.count), 1)
     drawn = rng.multinomial(count, likelihood.weights / likelihood.weights.sum())
-    return likelihood.reweighted(drawn / count)
+    return likelihood.reweight(drawn / count)
 
 
-def _drawn_weights(
+def _draw_weights(
     likelihood: RowLikelihood, fit: Parameters, rng: np.random.Generator
 ) -> RowLikelihood:
     drawn = rng.gamma(likelihood.weights * likelihood.count)
-    return likelihood.reweighted(drawn / drawn.sum())
+    return likelihood.reweight(drawn / drawn.sum())
 
 
-def _drawn_from_the_fit(
+def _draw_from_the_fit(
     likelihood: RowLikelihood, fit: Parameters, rng: np.random.Generator
 ) -> RowLikelihood:
-    return likelihood.drawn(fit, rng)
+    return likelihood.draw(fit, rng)
 
 
 _DRAWS: dict[
     BootstrapKind, Callable[[RowLikelihood, Parameters, np.random.Generator], RowLikelihood]
-] = {"rows": _drawn_rows, "weights": _drawn_weights, "parametric": _drawn_from_the_fit}
+] = {"rows": _draw_rows, "weights": _draw_weights, "parametric": _draw_from_the_fit}
 
 
-def matched(kind: Kind, parameters: Parameters, to: Parameters) -> Parameters:
-    """The components in the order in which they come closest to others, by divergences."""
+def match_components(kind: Kind, parameters: Parameters, to: Parameters) -> Parameters:
+    """The components in the order in which they are closest to those of ``to``, by divergence."""
     m, n = to.means.shape
     if m == 1:
         return parameters
@@ -158,7 +159,7 @@ def matched(kind: Kind, parameters: Parameters, to: Parameters) -> Parameters:
     squares = np.einsum("jki,jil,jkl->jk", away, precisions, away)
     traces = np.einsum("jil,kli->jk", precisions, ours)
     logs = np.linalg.slogdet(ours)[1]
-    # Twice the divergence, but for what is the same for all of a row.
+    # Twice the divergence, up to terms that are the same in all of a row.
     order = linear_sum_assignment(squares + traces - logs)[1]
     weights, means, covariances = parameters
-    return Parameters(weights[order], means[order], kind.taken(covariances, order))
+    return Parameters(weights[order], means[order], kind.take_components(covariances, order))

@@ -1,4 +1,4 @@
-"""Estimates that are normal for many rows: their covariance, and what follows from it."""
+"""Estimates that are normal for many rows: standard errors and intervals from their covariance."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from momentmix.data.parameters import Parameters
 class NormalEstimate:
     """Parameters of a fit in the coordinates of X, and the covariance of their errors.
 
-    ``covariance`` is that of weights, means and the numbers of covariances (``Coordinates``), of
-    which there are none where the covariances are known.
+    ``covariance`` is that of weights, means and the numbers of covariances (``Coordinates``); there
+    are none of these if the covariances are known.
     """
 
     kind: Kind
@@ -30,10 +30,10 @@ class NormalEstimate:
         return self._shaped(np.sqrt(np.where(variances >= 0, variances, np.nan)))
 
     def intervals(self, level: float) -> tuple[Parameters, Parameters]:
-        """Ends of intervals that hold each parameter with a probability.
+        """The ends of intervals that hold each parameter with the probability ``level``.
 
-        They are symmetric for means and covariances, for weights on the scale log λ/(1 - λ), which
-        keeps them between 0 and 1, and for variances on that of their logarithm.
+        They are symmetric for means and covariances. For weights they are symmetric on the scale
+        log λ/(1 - λ), which keeps them between 0 and 1, and for variances on the logarithmic scale.
         """
         z = float(norm.ppf((1 + level) / 2))
         weights, means, covariances = self.parameters
@@ -46,7 +46,7 @@ class NormalEstimate:
         relative = np.divide(
             errors.covariances, covariances, out=np.zeros_like(covariances), where=variance
         )
-        with np.errstate(over="ignore"):  # beyond float64 an interval has no end
+        with np.errstate(over="ignore"):  # an end beyond float64 is infinite
             ratio = np.exp(z * relative)
         ends = []
         for sign in (-1, 1):
@@ -67,7 +67,7 @@ class NormalEstimate:
 
     @property
     def free(self) -> bool:
-        """Whether covariances are among the parameters, or known."""
+        """Whether covariances are among the parameters, and not known."""
         return len(self.covariance) > len(self.parameters.weights) + self.parameters.means.size
 
     @property
@@ -85,9 +85,9 @@ class NormalEstimate:
 
 
 def entry_names(kind: Kind | None, m: int, features: Sequence[str]) -> list[str]:
-    """What the rows and columns of ``NormalEstimate.entries`` are called.
+    """The names of the rows and columns of ``NormalEstimate.entries``.
 
-    Without a ``kind`` covariances are known, and none of them is a parameter.
+    Without a ``kind`` the covariances are known, and none of them is a parameter.
     """
     found = [f"weight {j}" for j in range(m)]
     found += [f"mean {j} {name}" for j in range(m) for name in features]

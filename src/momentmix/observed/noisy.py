@@ -1,8 +1,7 @@
 """Rows with noise of their own, and perhaps gaps.
 
-No two rows have the same T = R Σ Rᵀ + N, so each needs its factor, which factors.py makes for all
-rows of a block at once. A feature that a row lacks gets 1 on the diagonal of T and a deviation of
-0, which changes nothing.
+Every row has its own T = R Σ Rᵀ + N and needs its own factor; factors.py computes those of a block
+at once. A missing feature gets 1 on the diagonal of T and a deviation of 0, which changes nothing.
 """
 
 from __future__ import annotations
@@ -13,13 +12,13 @@ from functools import partial
 import numpy as np
 
 from momentmix.observed.factors import inverse_factors
-from momentmix.observed.part import Evaluated, Gaussians, Part, Pulled, even_blocks
+from momentmix.observed.part import Evaluated, Gaussians, Part, RowPulls, even_blocks
 
 
 class ErrorPart(Part):
-    """Rows X (p, n), perhaps with NaN, and ``noise`` (p, n, n), or (p, n) where it is diagonal.
+    """Rows X (p, n), perhaps with NaN, and ``noise`` (p, n, n), or (p, n) if it is diagonal.
 
-    All is kept with the rows last, along which everything runs.
+    All arrays are kept with the rows last.
     """
 
     def __init__(self, rows: np.ndarray, X: np.ndarray, noise: np.ndarray) -> None:
@@ -36,8 +35,8 @@ class ErrorPart(Part):
         return partial(NoisyRows, self, gaussians)
 
 
-class NoisyRows(Pulled):
-    """L⁻¹ of each row's T = LLᵀ, (n, n, m, B), and from it what the rows pull."""
+class NoisyRows(RowPulls):
+    """L⁻¹ of each row's T = LLᵀ, (n, n, m, B), and the pulls y that follow from it."""
 
     def __init__(self, part: ErrorPart, gaussians: Gaussians, rows: slice) -> None:
         self.gaussians, self.noise = gaussians, part.noise[..., rows]
@@ -69,7 +68,7 @@ class NoisyRows(Pulled):
         for a in range(n):
             squares += z[a] * z[a]
             y[: a + 1] += T[a, : a + 1] * z[a]
-        if seen is not None:  # L⁻¹ is 1 in the place of a gap, where T⁻¹ is to say nothing
+        if seen is not None:  # L⁻¹ is 1 at a gap, where T⁻¹ must be 0
             for a in range(n):
                 T[a, a] *= seen[a]
         self.factors, self.y = T, y.swapaxes(0, 1)

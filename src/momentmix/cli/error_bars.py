@@ -1,4 +1,4 @@
-"""The option ``--errors``: which columns hold the standard errors of which others."""
+"""The option ``--errors``: which columns hold the error bars of which others."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import typer
 
 from momentmix.cli.console import note
-from momentmix.cli.tables import listed_names
+from momentmix.cli.tables import split_names
 from momentmix.files.columns import Wanted, is_pattern, matching_columns
 from momentmix.files.table import Piece, Table
 
@@ -24,14 +24,14 @@ ErrorsOption = Annotated[
 
 
 class ErrorColumns(NamedTuple):
-    """Columns of standard errors as a user names them."""
+    """The columns of error bars, as the user named them."""
 
-    columns: list[str]  # all of them, none of which is used for itself
-    of: dict[str, str] | None  # value to error, or None where their order says it
-    partial: bool = False  # whether these may be errors of columns that are not used
+    columns: list[str]  # all of them; none is used as a feature
+    of: dict[str, str] | None  # from value to error bar; None if in the order of the values
+    partial: bool = False  # whether some may belong to columns that are not used
 
     def by_value(self, used: Sequence[str]) -> dict[str, str]:
-        """The column of errors of each column that is used, where it has one."""
+        """From each used column that has error bars to the column that holds them."""
         if self.of is None:
             if len(self.columns) != len(used):
                 raise ValueError(
@@ -55,8 +55,8 @@ class ErrorColumns(NamedTuple):
 
 
 def error_columns(table: Table, option: str) -> ErrorColumns:
-    """What ``--errors`` says about the columns of a table."""
-    texts, known = listed_names(option, "--errors"), set(table.known)
+    """Parse ``--errors`` for a table."""
+    texts, known = split_names(option, "--errors"), set(table.known)
     if any("=" in text and text not in known for text in texts):
         pairs: dict[str, str] = {}
         for text in texts:
@@ -77,7 +77,7 @@ def error_columns(table: Table, option: str) -> ErrorColumns:
                 f"--errors {texts[0]}: no two columns of {table.label} are named x and "
                 f"{texts[0].replace('*', 'x')}; it has {table.listing}"
             )
-        # A pattern also says what holds errors of nothing in the table.
+        # The pattern may match more columns; none of them is used as a feature.
         return ErrorColumns(matching_columns(table, texts, "--errors"), found, partial=True)
     if not texts:
         raise ValueError("--errors names nothing")
@@ -85,7 +85,7 @@ def error_columns(table: Table, option: str) -> ErrorColumns:
 
 
 def without_errors(table: Table, wanted: Wanted, errors: ErrorColumns) -> Wanted:
-    """What is wanted of a table, columns of errors apart."""
+    """The wanted columns without those of error bars."""
     named = [text for text in wanted.columns or () if text in table.known or not is_pattern(text)]
     both = set(matching_columns(table, named, wanted.by)) & set(errors.columns)
     if both:
@@ -97,7 +97,7 @@ def without_errors(table: Table, wanted: Wanted, errors: ErrorColumns) -> Wanted
 
 
 def tell_errors(by_value: dict[str, str], used: Sequence[str]) -> None:
-    """One line on what is taken for the errors of what."""
+    """Print one line that says which column holds the error bars of which."""
     pairs = [f"{value} ± {error}" for value, error in by_value.items()]
     more = f" and {len(pairs) - 6} more" if len(pairs) > 6 else ""
     exact = [name for name in used if name not in by_value]
@@ -109,9 +109,9 @@ def tell_errors(by_value: dict[str, str], used: Sequence[str]) -> None:
 def split_errors(
     table: Table, piece: Piece, used: Sequence[str], by_value: dict[str, str]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The values (k, n) of a piece and their errors (k, n): 0 where exact or without a value.
+    """The values (k, n) of a piece and their error bars (k, n), 0 for exact values and gaps.
 
-    The piece has the columns used, and after them those of the errors, each once.
+    The piece holds the columns used, followed by those of the error bars, each once.
     """
     n, places = len(used), {name: i for i, name in enumerate(dict.fromkeys(by_value.values()))}
     X = piece.rows[:, :n]

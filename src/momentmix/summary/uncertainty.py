@@ -1,4 +1,4 @@
-"""How sure the parameters of a fit are, if anything can be said about it."""
+"""Standard errors and intervals of the parameters of a fit, if they can be had."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from typing import NamedTuple
 import numpy as np
 
 from momentmix.data.parameters import Parameters
+from momentmix.estimators.inference import InferenceEstimator
 from momentmix.estimators.rows import Table
-from momentmix.estimators.trust import TrustedEstimator
 from momentmix.summary.budget import affordable
 from momentmix.support.warnings import UncertaintyWarning
 from momentmix.uncertainty.asymptotic import NoStandardErrors
 
-#: Rows for each parameter without which a sample of them is not enough.
+#: A sample with fewer rows for each parameter gives no standard errors. A customary rule of thumb
+#: that was not measured here.
 _ROWS_EACH = 10
 
 
-class Sureness(NamedTuple):
-    """Standard errors and 95 % intervals, and a sentence where they are not to be trusted."""
+class Uncertainty(NamedTuple):
+    """Standard errors, 95 % intervals, and a sentence if they should not be trusted."""
 
     errors: Parameters
     low: Parameters
@@ -28,14 +29,13 @@ class Sureness(NamedTuple):
     doubt: str = ""
 
 
-def sureness_of(
-    estimator: TrustedEstimator, X: Table, noise_covariance: Table = None, share: float = 1.0
-) -> Sureness | None:
-    """Of a fitted estimator and what it was fitted to; None where that takes longer than the fit.
+def uncertainty_of(
+    estimator: InferenceEstimator, X: Table, noise_covariance: Table = None, share: float = 1.0
+) -> Uncertainty | None:
+    """The uncertainty of a fitted estimator; None if it would take longer than the fit.
 
-    X may be a sample, which has this share of the rows that were fitted. Then a row of it tells
-    what a row tells on average, and all rows so many times as much. One is drawn of rows that are
-    too many.
+    X is what it was fitted to, or a sample with this share of the fitted rows; then covariances are
+    multiplied by the share. If X has too many rows, a sample of them is drawn.
     """
     if isinstance(X, np.ndarray):
         p, most = len(X), rows_for_errors(estimator, len(X))
@@ -53,11 +53,11 @@ def sureness_of(
             return None
     found = replace(found, covariance=found.covariance * share)
     doubts = [str(one.message) for one in caught if issubclass(one.category, UncertaintyWarning)]
-    return Sureness(found.standard_errors(), *found.intervals(0.95), " ".join(doubts))
+    return Uncertainty(found.standard_errors(), *found.intervals(0.95), " ".join(doubts))
 
 
-def rows_for_errors(estimator: TrustedEstimator, rows: int) -> int:
-    """How many of the rows can be looked at in about the time of the fit; 0 if too few."""
+def rows_for_errors(estimator: InferenceEstimator, rows: int) -> int:
+    """How many rows can be used in about the time of the fit; 0 if that is too few."""
     parameters = len(estimator.parameter_names())
     most = affordable(estimator.mixture_, rows) / parameters**2 - 4 * parameters
     return min(rows, int(most)) if most >= min(rows, _ROWS_EACH * parameters) else 0

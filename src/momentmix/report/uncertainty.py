@@ -11,7 +11,7 @@ from momentmix.report.parts import Cell, Column, Section, component_cell, table
 from momentmix.summary import (
     Component,
     FitSummary,
-    Sureness,
+    Uncertainty,
     components,
     mean_and_deviation,
     names_of,
@@ -20,19 +20,20 @@ from momentmix.summary import (
     telling_features,
 )
 
-#: Columns of the data whose means are shown with their errors.
+#: Columns of the data whose means are shown with standard errors. Chosen so that the table fits on
+#: the page.
 _MOST_COLUMNS = 8
 
 
-def sureness_section(report: FitSummary) -> Section | None:
+def uncertainty_section(report: FitSummary) -> Section | None:
     """Weights with intervals, and means with standard errors."""
-    found = report.sureness
+    found = report.uncertainty
     if found is None:
         estimator, X = report.estimator, report.X
         if estimator is None or X is None or rows_for_errors(estimator, len(X)):
             return None
         words = "They would take longer than the fit: standard_errors(X) of the estimator has them."
-        return Section("sureness", "How sure the parameters are", f"<p>{words}</p>")
+        return Section("uncertainty", "How sure the parameters are", f"<p>{words}</p>")
     mixture = report.mixture
     names, shown = names_of(mixture), telling_features(mixture, _MOST_COLUMNS)
     columns: list[Column[Component]] = [
@@ -50,20 +51,20 @@ def sureness_section(report: FitSummary) -> Section | None:
     if found.doubt:
         doubt = f"<p><b>Not to be trusted here:</b> {escape(_sentence(found.doubt))}</p>"
     return Section(
-        "sureness",
+        "uncertainty",
         "How sure the parameters are",
-        f"<p>{escape(words)}</p>{doubt}" + table("Sureness", columns, components(mixture)),
+        f"<p>{escape(words)}</p>{doubt}" + table("Uncertainty", columns, components(mixture)),
     )
 
 
-def _weight_cell(found: Sureness, part: Component) -> Cell:
+def _weight_cell(found: Uncertainty, part: Component) -> Cell:
     j = part.number
     low, high = found.low.weights[j], found.high.weights[j]
     ends = f"{percent(low)} to {percent(high)}" if np.isfinite(low + high) else "not known"
     return Cell(part.weight, f"{100 * part.weight:.1f} % <small>{ends}</small>")
 
 
-def _mean_cell(found: Sureness, feature: int, part: Component) -> Cell:
+def _mean_cell(found: Uncertainty, feature: int, part: Component) -> Cell:
     mean, error = part.mean[feature], found.errors.means[part.number, feature]
     if not np.isfinite(error):
         return Cell(mean, f"{mean:.4g} <small>± ?</small>")

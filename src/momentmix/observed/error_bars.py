@@ -1,4 +1,4 @@
-"""Standard errors of the values of a table, as densities want them."""
+"""Error bars of the values of a table, as the noise covariances that densities take."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from momentmix.covariance import one_for_each_row
 
 
 def noise_of_errors(errors: np.ndarray) -> np.ndarray:
-    """Standard errors (p, n) as a ``noise_covariance`` with one covariance for each row."""
+    """Error bars (p, n), which are standard deviations, as a ``noise_covariance`` of each row."""
     return one_for_each_row(np.square(errors), errors.shape[1])

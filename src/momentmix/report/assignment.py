@@ -10,7 +10,7 @@ from momentmix.report.parts import Cell, Column, Section, component_cell, mark, 
 from momentmix.summary import (
     DOUBTFUL,
     SURE,
-    Certainty,
+    Assignment,
     Component,
     ConfusedPair,
     FitSummary,
@@ -20,13 +20,13 @@ from momentmix.summary import (
     percent,
 )
 
-#: Pairs of components that a sentence names.
+#: Pairs of components that a sentence names. It affects the length of the text alone.
 _MOST_PAIRS = 3
 
 
-def certainty_section(report: FitSummary) -> Section | None:
+def assignment_section(report: FitSummary) -> Section | None:
     """For fits with rows and more than one component."""
-    found = report.certainty
+    found = report.assignment
     if found is None or found.rows == 0 or report.mixture.n_components < 2:
         return None
     partners = _partners(found.confused_pairs())
@@ -45,13 +45,13 @@ def certainty_section(report: FitSummary) -> Section | None:
         ("doubtful", lambda part: _doubtful_cell(found, part.number)),
         ("confused with", confused),
     ]
-    body = table("Certainty", columns, components(report.mixture))
+    body = table("Assignment", columns, components(report.mixture))
     return Section(
         "certainty", "How surely rows belong to them", f"<p>{escape(_words(found))}</p>{body}"
     )
 
 
-def _words(found: Certainty) -> str:
+def _words(found: Assignment) -> str:
     doubtful = int(found.doubtful.sum())
     how_many = counted(doubtful, "row") if doubtful else "no rows"
     are = "is" if doubtful == 1 else "are"
@@ -62,9 +62,8 @@ def _words(found: Certainty) -> str:
         f"less than {DOUBTFUL:g}.",
     ]
     sentences.append(
-        f"A row belongs to another component than its own with a probability of "
-        f"{found.uncertainty:.2g} on average, and the relative entropy, 1 where all rows are sure, "
-        f"is {found.relative_entropy:.3f}."
+        f"The expected share of misassigned rows is {found.uncertainty:.2g}, and the relative "
+        f"entropy, which is 1 if all rows are sure, is {found.relative_entropy:.3f}."
     )
     pairs = found.confused_pairs()
     if pairs:
@@ -98,12 +97,12 @@ def _count_cell(count: int) -> Cell:
     return Cell(count, f"{count:,}")
 
 
-def _probability_cell(found: Certainty, component: int) -> Cell:
+def _probability_cell(found: Assignment, component: int) -> Cell:
     value, taken = float(found.mean_probability[component]), found.taken[component]
     return Cell(float(np.nan_to_num(value)), f"{value:.3f}" if taken else "—")
 
 
-def _doubtful_cell(found: Certainty, component: int) -> Cell:
+def _doubtful_cell(found: Assignment, component: int) -> Cell:
     count, taken = int(found.doubtful[component]), int(found.taken[component])
     share = f" <small>{percent(count / taken)}</small>" if count else ""
     return Cell(count, f"{count:,}{share}")

@@ -13,14 +13,15 @@ from momentmix.estimators.predictions import posterior
 from momentmix.observed import noise_of_errors
 from momentmix.selection.choice import relative_entropy
 
-#: A row is sure of its component from this probability on, and doubtful below the other.
+#: A row is sure if its largest probability is at least the first number, and doubtful if it is
+#: below the second. Round numbers; they affect only the counts in summaries and reports.
 SURE, DOUBTFUL = 0.9, 0.8
-#: Numbers that are held at a time.
+#: Numbers in a block of rows and probabilities, 32 MiB. It affects memory and speed only.
 _BLOCK_NUMBERS = 4_000_000
 
 
 class ConfusedPair(NamedTuple):
-    """Two components and the rows that one of them takes though they may be the other's."""
+    """Two components, and how many rows that one of them takes belong to the other."""
 
     first: int
     second: int
@@ -28,8 +29,8 @@ class ConfusedPair(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Certainty:
-    """What the probabilities say with which each row belongs to each component.
+class Assignment:
+    """A summary of the probabilities with which rows belong to components.
 
     A component *takes* the rows that belong to it more probably than to any other.
     """
@@ -40,9 +41,9 @@ class Certainty:
     shared: np.ndarray  # (m, m) probabilities of component j, summed over the rows that i takes
     entropy: float = 0.0  # -Σ p log p of the probabilities p, over all rows and components
 
-    def __add__(self, other: Certainty) -> Certainty:
-        """That of these rows and others."""
-        return Certainty(
+    def __add__(self, other: Assignment) -> Assignment:
+        """The summary of both sets of rows together."""
+        return Assignment(
             self.taken + other.taken,
             self.doubtful + other.doubtful,
             self.sure + other.sure,
@@ -52,7 +53,7 @@ class Certainty:
 
     @property
     def relative_entropy(self) -> float:
-        """1 if every row is sure of its component, 0 if none is."""
+        """1 if every row surely belongs to one component, 0 if all are equally likely."""
         return relative_entropy(self.entropy, self.rows, len(self.taken))
 
     @property
@@ -66,12 +67,12 @@ class Certainty:
 
     @property
     def mean_probability(self) -> np.ndarray:
-        """With which the rows of each component belong to it; NaN where it takes none; (m,)."""
+        """The mean probability of the rows that each component takes, NaN if it has none; (m,)."""
         taken = np.where(self.taken > 0, self.taken, np.nan)
         return np.diagonal(self.shared) / taken
 
     def confused_pairs(self, least: float = 0.5) -> list[ConfusedPair]:
-        """Pairs that share at least so many rows, the most confused first."""
+        """Pairs that share at least this many rows, the most confused first."""
         both = self.shared + self.shared.T
         rows, columns = np.triu_indices(len(both), 1)
         found = [
@@ -82,11 +83,12 @@ class Certainty:
         return sorted(found, key=lambda pair: -pair.rows)
 
 
-def certainty_of(mixture: Mixture, X: np.ndarray, errors: np.ndarray | None = None) -> Certainty:
-    """The certainty of rows X (p, n), read in blocks: O(m²) numbers beside one block.
+def assignment_of(mixture: Mixture, X: np.ndarray, errors: np.ndarray | None = None) -> Assignment:
+    """How surely each row of X (p, n) belongs to its component.
 
-    NaN is a gap, and rows without any value do not count. ``errors`` (p, n) are the standard errors
-    of the values.
+    The rows are read in blocks, and beside a block only O(m²) numbers are held. NaN is a gap, and
+    rows without any value do not count. ``errors`` (p, n) are the error bars of the values, as
+    standard deviations.
     """
     told = ~np.isnan(X).all(axis=1)
     if not told.all():
@@ -106,4 +108,4 @@ def certainty_of(mixture: Mixture, X: np.ndarray, errors: np.ndarray | None = No
         sure += int(np.sum(largest >= SURE))
         shared += np.eye(m)[labels].T @ probabilities
         entropy -= float(np.sum(xlogy(probabilities, probabilities)))
-    return Certainty(taken, doubtful, sure, shared, entropy)
+    return Assignment(taken, doubtful, sure, shared, entropy)

@@ -1,4 +1,4 @@
-"""How sure a fitted estimator is of its parameters."""
+"""Standard errors, intervals and the bootstrap as methods of the estimators."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from sklearn.utils.validation import check_is_fitted
 from momentmix.covariance import Bound, Kind
 from momentmix.data.observed import ObservedData
 from momentmix.data.parameters import Parameters
-from momentmix.data.sources import Data, data_of
+from momentmix.data.sources import Data, TensorData, data_of
 from momentmix.distributions.moment_tensors import MomentTensors
-from momentmix.estimators.batches import BatchEstimator
+from momentmix.estimators.base import MixtureEstimator
 from momentmix.estimators.rows import Table
 from momentmix.fitting.asked import Sizes
 from momentmix.fitting.plan import Plan
@@ -35,20 +35,21 @@ from momentmix.uncertainty.asymptotic import (
     likelihood_errors,
     moment_errors,
 )
-from momentmix.uncertainty.bootstrap import Bootstrap, BootstrapKind, bootstrapped
+from momentmix.uncertainty.bootstrap import Bootstrap, BootstrapKind, bootstrap_fits
 from momentmix.uncertainty.distribution import NormalEstimate, entry_names
-from momentmix.uncertainty.doubts import warn_of_doubts
+from momentmix.uncertainty.reliability import warn_if_unreliable
 
-#: In units of the data, a variance that is none: fits keep all variances well above it.
+#: A variance below this, in units of the data, counts as zero. It lies between the rounding of
+#: float64 (1e-16) and the least variance that fits allow (1e-10); its exact value does not matter.
 NO_VARIANCE = 1e-13
 
 
-class Curved(NamedTuple):
-    """What a fit of rows elsewhere knows of its own errors."""
+class KnownCurvature(NamedTuple):
+    """The curvature at the end of a fit of rows elsewhere, from which standard errors follow."""
 
     kind: Kind
     parameters: Parameters  # in the coordinates of the fit
-    curvature: np.ndarray  # (size, size), a row
+    curvature: np.ndarray  # per row; (size, size)
     rows: float
     factor: Bound
     collapse: Collapse | None
@@ -58,8 +59,8 @@ class Curved(NamedTuple):
         return curvature_errors(directions, self.curvature, self.rows)
 
 
-class TrustedEstimator(BatchEstimator):
-    """An estimator that says how sure it is."""
+class InferenceEstimator(MixtureEstimator):
+    """An estimator with standard errors, intervals and the bootstrap."""
 
     def standard_errors(
         self,
@@ -77,14 +78,14 @@ class TrustedEstimator(BatchEstimator):
         Parameters
         ----------
         X : array of shape (p, n), or MomentTensors, Samples or Mixture, optional
-            What was fitted. A stream of ``partial_fit`` has its own moments, and needs none; nor
-            does a fit of rows elsewhere (``fit_batches``, Dask), which has looked at its errors
-            before it let go of the rows. For fits of moments, the errors follow from the fitted
-            mixture and the number of rows alone.
+            What was fitted. It is not needed for a stream of ``partial_fit``, which has kept its
+            moments, nor for a fit of rows elsewhere (``fit_batches``, Dask), which has computed
+            what standard errors need. For fits of moments, they follow from the fitted mixture and
+            the number of rows alone.
         kind : {"observed", "opg", "sandwich"}, default="observed"
-            What the errors are derived from: the curvature of the likelihood, the squares of the
-            scores of the rows, or both, which also holds if the components are not quite Gaussian.
-            For fits of moments it changes nothing.
+            What standard errors are derived from: the curvature of the likelihood, the squares of
+            the scores of the rows, or both, which also holds if the components are not quite
+            Gaussian. For fits of moments it changes nothing.
         sample_weight : array of shape (p,), optional
             How many times each row counts, as in ``fit``.
         noise_covariance : scalar or array, optional
@@ -97,10 +98,10 @@ class TrustedEstimator(BatchEstimator):
 
         Examples
         --------
-        >>> from momentmix import Mixture, MomentMixture
+        >>> from momentmix import GaussianMixture, Mixture
         >>> truth = Mixture([0.5, 0.5], [[0.0], [6.0]], [1.0, 1.0], "spherical")
         >>> X, _ = truth.sample(1000, random_state=0)
-        >>> gm = MomentMixture(2, covariance_type="spherical", random_state=0).fit(X)
+        >>> gm = GaussianMixture(2, covariance_type="spherical", random_state=0).fit(X)
         >>> gm.standard_errors(X).weights.round(3).tolist()
         [0.016, 0.016]
         """
@@ -150,7 +151,7 @@ class TrustedEstimator(BatchEstimator):
         sample_weight: Table = None,
         noise_covariance: Table = None,
     ) -> np.ndarray:
-        """The covariance of the errors of all parameters with each other.
+        """The covariance matrix of all estimated parameters.
 
         The order is that of ``parameter_names``: weights, means component by component, and the
         distinct entries of the covariances. Weights sum to 1, so their errors sum to 0.
@@ -173,7 +174,7 @@ class TrustedEstimator(BatchEstimator):
         return self._estimate(X, kind, sample_weight, noise_covariance).entries()
 
     def parameter_names(self) -> list[str]:
-        """What the rows and columns of ``parameter_covariance`` are called."""
+        """The names of the rows and columns of ``parameter_covariance``."""
         check_is_fitted(self)
         names = vars(self).get("feature_names_in_")
         if names is None:
@@ -193,15 +194,15 @@ class TrustedEstimator(BatchEstimator):
         """Fit rows drawn anew, many times, to see how far the parameters move.
 
         It assumes less than ``standard_errors``, and takes the time of many short fits. Each starts
-        from the fitted mixture. ``verbose=1`` shows a progress bar, and after Ctrl-C there is what
-        was made so far.
+        from the fitted mixture. ``verbose=1`` shows a progress bar. After Ctrl-C the result holds
+        the fits so far.
 
         Parameters
         ----------
         X : array of shape (p, n)
             The rows that were fitted, in memory.
         n_boot : int, default=200
-            How many times. Standard errors need some 100, intervals some 1,000.
+            The number of fits. Standard errors need some 100, intervals some 1,000.
         kind : {"rows", "weights", "parametric"}, default="rows"
             How rows are drawn anew: from the rows, with replacement; all of them with random
             weights, so that no row is ever missing; or from the fitted mixture.
@@ -218,20 +219,20 @@ class TrustedEstimator(BatchEstimator):
         """
         one_of("kind", kind, ("rows", "weights", "parametric"))
         whole_number("n_boot", n_boot, 2)
-        if foreign(X):  # each fit draws rows anew, and does so in the main memory
+        if foreign(X):  # each fit draws rows anew, which is done in main memory
             X, sample_weight, noise_covariance = (
                 to_numpy(part) if foreign(part) else part
                 for part in (X, sample_weight, noise_covariance)
             )
         with thread_limit(self.n_jobs):
-            problem, plan = self._standing(X, sample_weight, noise_covariance)
+            problem, plan = self._problem_of_fit(X, sample_weight, noise_covariance)
             likelihood = problem.likelihood
             if not isinstance(likelihood, RowLikelihood):
                 raise ValueError(
                     "bootstrap draws rows in memory and fits them by EM; this is a fit of moments "
                     "alone or of rows elsewhere, for which there is standard_errors"
                 )
-            found, interrupted = bootstrapped(
+            found, interrupted = bootstrap_fits(
                 likelihood,
                 problem.frame.forward(Parameters.of(self.mixture_)),
                 int(n_boot),
@@ -252,14 +253,21 @@ class TrustedEstimator(BatchEstimator):
 
     def _conclude(self, problem: Problem, fit: Fit) -> None:
         super()._conclude(problem, fit)
-        self.__dict__.pop("_curved", None)
+        self.__dict__.pop("_known_curvature", None)
         if fit.curvature is not None and problem.likelihood is not None:
             frame, count = problem.frame, problem.likelihood.count
             known = frame.kind, fit.parameters, fit.curvature, count, frame.factor
-            self._curved = Curved(*known, problem.collapse(fit))
+            self._known_curvature = KnownCurvature(*known, problem.collapse(fit))
+
+    def _kept_data(self) -> TensorData:
+        """The moments that were fitted, if the estimator has kept them."""
+        raise ValueError(
+            "X is needed, the rows or moments that were fitted; only a stream of partial_fit keeps "
+            "its moments, and fits of many rows elsewhere have errors of kind='observed' without X"
+        )
 
     def _plan_as_fitted(self, sizes: Sizes) -> Plan:
-        """The plan, with what was left to the rows as it was chosen."""
+        """The plan, with the values that were chosen for "auto"."""
         return self._plan(sizes)
 
     @property
@@ -270,42 +278,36 @@ class TrustedEstimator(BatchEstimator):
     def _estimate(
         self, X: Table, kind: InformationKind, sample_weight: Table, noise_covariance: Table
     ) -> NormalEstimate:
-        """The fitted parameters and the covariance of their errors, with a warning if in doubt."""
+        """The fitted parameters and the covariance of their errors; warn if it is unreliable."""
         one_of("kind", kind, ("observed", "opg", "sandwich"))
         check_is_fitted(self)
-        known = vars(self).get("_curved")
+        known = vars(self).get("_known_curvature")
         if X is None and known is not None and kind == "observed":
-            warn_of_doubts(errors := known.errors(), known.collapse)
+            warn_if_unreliable(errors := known.errors(), known.collapse)
             natural = errors.natural(known.factor)
             return NormalEstimate(known.kind, Parameters.of(self.mixture_), natural)
         with thread_limit(self.n_jobs):
-            problem, _ = self._standing(X, sample_weight, noise_covariance)
+            problem, _ = self._problem_of_fit(X, sample_weight, noise_covariance)
             fitted = Parameters.of(self.mixture_)
             here = problem.frame.forward(fitted)
             free = self._free_covariances and problem.likelihood is not None
             if free and problem.frame.kind.smallest_variance(here.covariances) < NO_VARIANCE:
                 raise NoStandardErrors(
-                    "a fitted covariance is singular, so that no likelihood tells how sure it is; "
+                    "a fitted covariance is singular, so the likelihood gives no standard errors; "
                     "drop constant or dependent features"
                 )
             errors = _errors(problem, here, kind)
-            warn_of_doubts(errors, problem.collapse(Fit(errors.directions.parameters)))
+            warn_if_unreliable(errors, problem.collapse(Fit(errors.directions.parameters)))
         return NormalEstimate(problem.frame.kind, fitted, errors.natural(problem.frame.factor))
 
-    def _standing(
+    def _problem_of_fit(
         self, X: Table, sample_weight: Table, noise_covariance: Table
     ) -> tuple[Problem, Plan]:
-        """The problem in which the fit stands: that of rows, of moments, or of the stream."""
+        """The problem that was fitted, made again from rows, from moments, or from the stream."""
         check_is_fitted(self)
         rows = False
         if X is None:
-            if "moments_" not in vars(self):
-                raise ValueError(
-                    "X is needed, the rows or moments that were fitted; only a stream of "
-                    "partial_fit keeps its own, and fits of many rows elsewhere know their errors "
-                    "of kind='observed'"
-                )
-            data: Data | ObservedData = self._stream_data()
+            data: Data | ObservedData = self._kept_data()
         elif isinstance(X, MomentTensors | AtomDistribution):
             data = data_of(X)
         else:
@@ -313,7 +315,7 @@ class TrustedEstimator(BatchEstimator):
             data = self._data(X, sample_weight, noise_covariance, reset=False)
         sizes = Sizes(data.n, data.rows, data.order, data.place if rows else "moments")
         plan = self._plan_as_fitted(sizes)
-        if plan.cross_validated:  # and found
+        if plan.cross_validated:  # its strength was found by the fit
             prior = plan.kind.prior_of_rows(plan.n, self.prior_strength_)
             plan = replace(plan, prior=prior)
         return self._problem(data, plan), plan
@@ -324,7 +326,7 @@ def _errors(problem: Problem, parameters: Parameters, kind: InformationKind) -> 
         return likelihood_errors(problem.likelihood, parameters, kind)
     if not isinstance(problem.moments, MixtureMoments):
         raise NoStandardErrors(
-            "there are no standard errors for signals, and none beside outliers, from moments "
-            "alone; fit the rows with polish='em'"
+            "fits of moments alone have no standard errors for signals or with outliers; fit the "
+            "likelihood of the rows"
         )
     return moment_errors(problem.moments, parameters, problem.count)
