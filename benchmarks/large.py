@@ -140,8 +140,8 @@ import pyarrow.dataset as ds
 from momentmix import GaussianMixture
 data = ds.dataset(sys.argv[1])
 start = time.perf_counter()
-start = {"init_params": "moments", "method": "newton"} if sys.argv[2] != "default" else {}
-fit = GaussianMixture(int(sys.argv[4]), random_state=0, **start).fit_batches(data)
+settings = {"init_params": "moments", "method": "newton"} if sys.argv[2] != "default" else {}
+fit = GaussianMixture(int(sys.argv[4]), random_state=0, **settings).fit_batches(data)
 seconds = time.perf_counter() - start
 fit.mixture_.save(sys.argv[3])
 status = open("/proc/self/status").read()

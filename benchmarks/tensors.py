@@ -80,7 +80,7 @@ def independent_of_rows(quick: bool) -> None:
         for i in range(max(1, 10 ** (power - 5))):
             fresh[-1].update(truth.sample(min(10**power, 100_000), 100 + i)[0])
         assert repeated[-1].count == fresh[-1].count == 10**power
-    models = [GaussianMixture(truth.n_components, random_state=0) for _ in range(2 * len(powers))]
+    models = [MomentMixture(truth.n_components, random_state=0) for _ in range(2 * len(powers))]
     jobs = [lambda T=T, f=f: f.fit_moments(T)
             for T, f in zip(repeated + fresh, models, strict=True)]  # fmt: skip
     times = np.array(best_in_turn(*jobs, rounds=1 if quick else 7)).reshape(2, -1)

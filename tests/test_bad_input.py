@@ -322,3 +322,28 @@ def test_masked_weights_and_answers():
             refused()
     with pytest.raises(TypeError, match="y holds dates or durations"):
         mm.MixtureRegressor(2).fit(ROWS, DATES[:, 0])
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [[np.datetime64("2020-01-01"), 1.0], [np.datetime64("2021-01-01"), 2.0]],
+        np.array([[np.timedelta64(1, "D"), 1.0], [np.timedelta64(2, "D"), 2.0]], dtype=object),
+        pd.DataFrame({"a": pd.Series([pd.Timedelta(days=1), None], dtype=object), "b": [1.0, 2]}),
+    ],
+    ids=["list", "objects", "pandas"],
+)
+def test_dates_among_objects_are_no_numbers(rows):
+    for way in (
+        mm.Samples,
+        mm.GaussianMixture(1).fit,
+        lambda X: mm.MomentTensors.from_samples(X, 2),
+    ):
+        with pytest.raises(TypeError, match="dates or durations"):
+            way(rows)
+
+
+def test_durations_are_no_noise():
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    with pytest.raises(TypeError, match="noise_covariance holds dates or durations"):
+        mm.GaussianMixture(1).fit(X, noise_covariance=np.arange(20).astype("m8[s]"))

@@ -242,6 +242,7 @@ def test_a_worker_killed_in_the_middle_of_the_fit(client):
     here = MomentMixture(3, **options).fit(X)
     start = {"means_init": here.means_, "weights_init": here.weights_,
              "covariances_init": here.covariances_}  # fmt: skip
+    options = {"covariance_type": "diag", "random_state": 0}
     polished = GaussianMixture(3, **options, **start).fit(X)
     with Killed(client, after=0.5), few_drawn(300):  # while it climbs, pass by pass
         there = GaussianMixture(3, **options, **start).fit(made_slowly(X, 12, 0.1))

@@ -87,7 +87,7 @@ def test_observed_benchmark_runs_in_its_quick_form():
     found = [[cell.strip() for cell in row] for row in rows]
     at_the_ceiling = {row[1]: row[2] for row in found if row[0] == "1,000 × 2, 3"}
     assert at_the_ceiling["momentmix"] == "1 of 1"
-    assert at_the_ceiling["GaussianMixture, errors ignored"] == "0 of 1"
+    assert at_the_ceiling["scikit-learn, errors ignored"] == "0 of 1"
     leaves = [row for row in found if row[0] == "leaves" and len(row) == 8]
     assert len(leaves) == 2
     assert all(float(cell.split()[0]) > 0 for row in leaves for cell in row[3:6])

@@ -492,7 +492,7 @@ def test_bad_data():
 
 
 def test_not_converged_says_what_to_do():
-    with pytest.warns(ConvergenceWarning, match="raise max_iter or tol"):
+    with pytest.warns(ConvergenceWarning, match="raise max_iter"):
         GaussianMixture(3, max_iter=2, tol=0, n_init=1, random_state=0).fit(IRIS)
 
 

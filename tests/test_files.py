@@ -473,7 +473,7 @@ def test_from_a_file_to_a_model(tmp_path):
         (["moments", "bad.csv", "-o", "m.npz"], "bad.csv, row 1 (line 3), column b: 'x' is not"),
         (["fit", "nothing.npz", "-k", "2"], "nothing.npz"),
         (["fit", "bad.npz", "-k", "2"], "bad.npz does not hold moments"),
-        (["fit", "good.csv", "-k", "0"], "-k must be a whole number of at least 1"),
+        (["fit", "good.csv", "-k", "0"], "-k must be an int in the range [1, inf)"),
         (
             ["fit", "good.csv", "-k", "1", "--columns", "z"],
             "no column z for --columns; it has a, b",

@@ -91,7 +91,7 @@ def test_contradictory_moments_are_refused(rng):
         moments.update(X).update(np.array([[1.0, 2.0, np.nan]]))
         with pytest.raises(ValueError, match=r"'c', which has a value in 67 % of the rows"):
             check_gaps(moments)
-    for estimator in (GaussianMixture(2), KnownCovarianceMixture(2, 0.01)):
+    for estimator in (MomentMixture(2), KnownCovarianceMixture(2, 0.01)):
         with pytest.raises(ValueError, match=r"no distribution has them: .* eigenvalue -0"):
             estimator.fit_moments(moments)
         assert not hasattr(estimator, "n_features_in_")

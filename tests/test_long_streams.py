@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from scipy.stats import chi2
 
 from momentmix import (
-    GaussianMixture,
     KnownCovarianceMixture,
     Mixture,
     MomentMixture,
@@ -149,7 +148,7 @@ def test_a_fading_stream_follows_a_change():
     before = Mixture([0.4, 0.6], [[0.0, 0.0], [5.0, 1.0]], [[1.0, 1.0], [1.0, 2.0]], "diag")
     after = Mixture(before.weights, before.means + np.array([0.0, 3.0]), before.covariances, "diag")
     options = {"covariance_type": "diag", "random_state": 0}
-    plain, fading = GaussianMixture(2, **options), GaussianMixture(2, **options)
+    plain, fading = MomentMixture(2, **options), MomentMixture(2, **options)
     for i in range(12):
         X, _ = (before if i < 6 else after).sample(1000, i)
         plain.partial_fit(X)
@@ -379,7 +378,7 @@ def test_what_drift_refuses():
     window = MomentTensors.from_samples(X, 2)
     with pytest.raises(TypeError, match="window must be MomentTensors, got ndarray; rows become"):
         drift(two(), X)
-    with pytest.raises(TypeError, match="or MomentMixture, is needed"):
+    with pytest.raises(TypeError, match=r"a Mixture.*is needed"):
         drift(window, window)
     with pytest.raises(ValueError, match=r"the window has 2 feature\(s\), but the mixture has 3"):
         drift(two(3), window)

@@ -404,9 +404,9 @@ def test_moments_are_matched_without_outliers_too(spoilt):
 # What is refused
 
 
-@pytest.mark.parametrize("outliers", ["some", -0.1, 0.7, None, True, np.nan])
+@pytest.mark.parametrize("outliers", ["some", -0.1, 0.7, True, np.nan])
 def test_bad_settings_are_refused(outliers, spoilt):
-    with pytest.raises(ValueError, match="outliers must be"):
+    with pytest.raises(ValueError, match="outliers"):
         GaussianMixture(3, outliers=outliers).fit(spoilt[0])
 
 

@@ -299,3 +299,28 @@ def test_a_fit_and_a_count_of_a_query(folder):
     run("moments", query, "-o", "m.npz", "--order", 2)
     assert MomentTensors.load("m.npz").count == 300
     assert Path("model.json").is_file()
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "d.duckdb:SELECT * FROM v",
+        "SELECT * FROM read_csv('rows' || '.csv')",
+        "SELECT * FROM read_csv($$rows.csv$$)",
+    ],
+)
+def test_no_table_that_is_there_is_written_over(query, tmp_path, monkeypatch):
+    """A query may read it by way of a view, or of a name that only DuckDB knows."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    rows = "a,b\n" + "".join(f"{x},{y}\n" for x, y in rng.normal(size=(50, 2)))
+    Path("rows.csv").write_text(rows)
+    with duckdb.connect("d.duckdb") as connection:
+        connection.execute("CREATE VIEW v AS FROM 'rows.csv'")
+    run("fit", f"duckdb:{query}", "-k", 1, "-o", "m.json")
+    run("fit", f"duckdb:{query}", "-k", 1, "-o", "m.json")  # a model may be written again
+    _, err = run("predict", "m.json", f"duckdb:{query}", "-o", "rows.csv", code=1)
+    assert "write to a new file" in err or "this file is read" in err
+    assert Path("rows.csv").read_text() == rows
+    run("predict", "m.json", f"duckdb:{query}", "-o", "labels.csv")
+    assert len(Path("labels.csv").read_text().splitlines()) == 51

@@ -81,8 +81,11 @@ def test_moments_that_cannot_be(tmp_path):
     state = TENSORS.state()
     centre, sums = state["centre"], state["sums"]
     for change, why in (
-        ({"order": np.array(10**7), "centre": np.zeros(10**6)}, "holds 10 sums where over 1,000,"),
-        ({"order": np.array(4)}, "it holds 10 sums where 15 belong"),
+        (
+            {"order": np.array(10**7), "centre": np.zeros(10**6)},
+            "holds 10 sums instead of over 1,000,",
+        ),
+        ({"order": np.array(4)}, "it holds 10 sums instead of 15"),
         ({"order": np.array(3.5)}, "its order is not a whole number"),
         ({"order": np.array([3])}, "its order is not a whole number"),
         ({"order": np.array(-3)}, "its order is -3"),
@@ -238,7 +241,7 @@ def test_the_model_that_can_be(tmp_path):
         (lambda T: MomentMixture(10**15).fit_moments(T), ValueError, "fit fewer components"),
         (lambda T: GaussianMixture(10**20).fit(ROWS), ValueError, "n_samples >= n_components"),
         (lambda T: MomentMixture(2, order=10**9).fit_moments(T), ValueError, "too high"),
-        (lambda T: GaussianMixture(2, order=10**9).fit(ROWS), ValueError, "too high"),
+        (lambda T: MomentMixture(2, order=10**9).fit(ROWS), ValueError, "too high"),
         (lambda T: KnownCovarianceMixture(10**20, 1.0).fit_moments(T), ValueError, "tell apart"),
         (lambda T: symmetric_cp(T, 10**20, 3), ValueError, "tell apart"),
     ],

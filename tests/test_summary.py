@@ -97,7 +97,8 @@ def test_expected_noise_is_what_sampling_gives():
 def test_orders_that_cost_too_much_are_left_out():
     assert comparable_order(Samples(np.zeros((10, 3))), 3) == 4
     assert comparable_order(truth(), 100) == 3
-    assert comparable_order(truth(), 2000) == 2
+    assert comparable_order(truth(), 1900) == 2
+    assert comparable_order(truth(), 2500) == 1
     assert comparable_order(MomentTensors(2, 3), 2) == 3
     with pytest.raises(ValueError, match="Q holds moments up to order 3, not 4"):
         moment_match(truth(), MomentTensors.from_samples(np.eye(2), 3), 4)

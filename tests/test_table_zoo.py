@@ -321,11 +321,11 @@ BAD = [
     ("no_rows_left.csv", b"a,b\n1,\n,2\n3,\n", "every row has a gap, 2 of 3 in column b;",
      ("--missing", "drop")),
     ("x.csv", text(), "--covariance is auto or one of full", ("--covariance", "round")),
-    ("x.csv", text(), "--order must be a whole number", ("--order", "-3")),
-    ("x.csv", text(), "--max-iter must be a whole number", ("--max-iter", "-1")),
+    ("x.csv", text(), "--order must be an int in", ("--method", "moments", "--order", "-3")),
+    ("x.csv", text(), "--max-iter must be an int in the range [0, inf)", ("--max-iter", "-1")),
     ("x.csv", text(), "--prior must be", ("--prior", "-1")),
     ("x.csv", text(), "-k 40 asks for more components than x.csv has rows (12)", ("-k", "40")),
-    ("x.csv", text(), "-k must be a whole number of at least 1, or 'auto', got 0", ("-k", "0")),
+    ("x.csv", text(), "-k must be an int in the range [1, inf) or", ("-k", "0")),
 ]  # fmt: skip
 
 

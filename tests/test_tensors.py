@@ -299,7 +299,7 @@ def test_features_never_seen_together_are_named(rng):
     X = rng.normal(size=(10, 2))
     X[:5, 0], X[5:, 1] = np.nan, np.nan
     T = MomentTensors.from_samples(X, 2, missing="pairwise")
-    with pytest.raises(ValueError, match=r"features \[0, 1\] present"):
+    with pytest.raises(ValueError, match=r"no row has values of all the features \[0, 1\]"):
         T.tensor(2)
 
 

@@ -172,7 +172,7 @@ def test_a_parametric_bootstrap_has_the_gaps_of_the_rows(X, fits, rng):
 def test_labels_are_put_back(X, fits):
     from momentmix.covariance import covariance_type
     from momentmix.data.parameters import Parameters
-    from momentmix.uncertainty.bootstrap import matched
+    from momentmix.uncertainty.bootstrap import match_components
 
     for name, gm in fits.items():
         fitted, kind = Parameters.of(gm.mixture_), covariance_type(name)
@@ -181,7 +181,7 @@ def test_labels_are_put_back(X, fits):
             fitted.means[::-1],
             kind.take_components(fitted.covariances, np.array([1, 0])),
         )
-        back = matched(kind, turned, fitted)
+        back = match_components(kind, turned, fitted)
         np.testing.assert_array_equal(back.means, fitted.means)
         np.testing.assert_array_equal(back.covariances, fitted.covariances)
 

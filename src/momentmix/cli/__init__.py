@@ -96,5 +96,5 @@ def main() -> None:
     except OSError as error:  # help and the version could not be written
         from momentmix.cli.console import plain_errors
 
-        with plain_errors(False):
+        with plain_errors("--debug" in sys.argv):
             raise error

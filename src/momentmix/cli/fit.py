@@ -35,6 +35,7 @@ from momentmix.cli.error_bars import ErrorsOption
 from momentmix.cli.fit_blocks import fit_blocks, read_in_blocks
 from momentmix.cli.fitted import (
     METHODS,
+    TOL,
     FitMethod,
     Settings,
     estimator_of,
@@ -117,7 +118,7 @@ def fit(
     max_iter: Annotated[int, typer.Option(help="Maximum iterations per solver.")] = 200,
     tol: Annotated[
         float, typer.Option(help="Stop when the mean log-likelihood gains less than this.")
-    ] = 1e-6,
+    ] = TOL,
     seed: Annotated[int, typer.Option(help="The seed of all that is random.")] = 0,
     as_json: Json = False,
     debug: Debug = False,

@@ -25,6 +25,10 @@ FitMethod: TypeAlias = Literal["auto", "em", "newton", "moments"]
 METHODS: tuple[FitMethod, ...] = ("auto", "em", "newton", "moments")
 
 
+#: The tolerance unless another is asked for: that of GaussianMixture.
+TOL = 1e-6
+
+
 class Settings(TypedDict):
     """The parameters of estimators that the command sets."""
 
@@ -49,6 +53,8 @@ def estimator_of(
             raise ValueError(
                 "--prior is for fits of the likelihood; moments are matched as they are"
             )
+        if settings["tol"] != TOL:
+            raise ValueError("--tol is for fits of the likelihood; fits of moments have their own")
         fit = MomentMixture(
             number,
             covariance_type=covariance_type,

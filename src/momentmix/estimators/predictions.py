@@ -149,9 +149,9 @@ class MixturePredictions(DensityMixin, BaseEstimator):
         -------
         array of shape (p, n), or (draws, p, n) with draws
         """
+        check_is_fitted(self)
         if draws is None:
             return self._by_row(X, noise_covariance, _fill, width=self.n_features_in_)
-        check_is_fitted(self)
         if is_dask(X):
             raise TypeError("draws are made in memory; give the rows as an array, or no draws")
         rows = to_numpy(self._rows(X))

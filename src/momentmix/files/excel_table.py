@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from datetime import date, time
-from typing import IO, Any
+from typing import IO
 from zipfile import ZipFile
 
 from momentmix.files.arrow_table import import_pyarrow
@@ -76,10 +76,11 @@ class ExcelTable(TextTable):
             )
 
 
-def _sheet_as_text(sheet: Any) -> bytes:
-    sheet.reset_dimensions()  # what a sheet says of its size makes cells that are not there
+def _sheet_as_text(sheet: object) -> bytes:
+    # The size that a sheet claims would make cells that are not there.
+    sheet.reset_dimensions()  # type: ignore[attr-defined]
     lines: list[tuple[int, str]] = []  # cells in a line, and the line
-    for row in sheet.iter_rows(values_only=True):
+    for row in sheet.iter_rows(values_only=True):  # type: ignore[attr-defined]
         if any(cell is not None for cell in row):
             text = io.StringIO()
             csv.writer(text, lineterminator="").writerow([_as_cell(cell) for cell in row])

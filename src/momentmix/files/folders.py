@@ -55,10 +55,25 @@ def refuse_input(output: Path | None, names: Iterable[str]) -> None:
         with suppress(OSError, TableError):  # those who read it say what is wrong with it
             if any(_are_one(file, target) for file in _files_behind(name)):
                 raise ValueError(f"{shown}: this file is read ({name}); write to another one")
+        if output is not None and is_query(name) and _holds_what_queries_read(output):
+            raise ValueError(
+                f"{output} is there already, and a query may read it by way of a view or of a name "
+                "that it works out; write to a new file, or remove this one first"
+            )
         if output is not None and _is_behind(output, name):
             raise ValueError(
                 f"{output} would be one of the tables that {name} stands for; write it elsewhere"
             )
+
+
+def _holds_what_queries_read(output: Path) -> bool:
+    """Whether a file is there that DuckDB can read, other than a model of ours."""
+    with suppress(OSError):
+        with open(output, "rb") as file:
+            head = file.read(200)
+        readable = output.suffix.lower() in (".csv", ".parquet", ".arrow", ".json")
+        return readable and b'"momentmix-mixture"' not in head
+    return False
 
 
 def _files_behind(name: str) -> Iterable[str | Path | int]:

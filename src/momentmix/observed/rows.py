@@ -20,6 +20,7 @@ from momentmix.observed.noisy import ErrorPart
 from momentmix.observed.part import Evaluated, Gaussians, Part
 from momentmix.observed.separate import SeparatePart
 from momentmix.support.array import to_numpy
+from momentmix.support.masks import without_masks
 from momentmix.support.parallel import parallel_map, worker_count
 
 #: Rows with equal noise form a part of their own if at least this many share it on average. A round
@@ -38,6 +39,7 @@ def noise_of_rows(noise: object, X: np.ndarray) -> Covariance | None:
     """
     if noise is None:
         return None
+    noise = without_masks(noise, "noise_covariance")
     array, (p, n) = np.asarray(noise, dtype=np.float64), X.shape
     gaps = np.isnan(X)
     if array.shape == (p, n) and p != n:  # if p = n, it is a matrix common to all rows

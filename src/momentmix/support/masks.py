@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import re
 from collections.abc import Iterable
 from typing import Any, TypeAlias
@@ -10,6 +11,8 @@ import numpy as np
 
 #: Whatever users give as numbers: arrays, lists, tables.
 Given: TypeAlias = Any
+#: Dates, times and durations among objects; pandas's are subclasses of the last two.
+DATES = (np.datetime64, np.timedelta64, datetime.date, datetime.timedelta)
 #: Types of dates, times and durations, as NumPy, pandas, Arrow and Polars name them.
 _DATES = re.compile(r"[<>]?(date|time|duration|period|m8)", re.IGNORECASE)
 
@@ -26,6 +29,8 @@ def without_masks(value: Given, name: str) -> Given:
         kinds = [np.asarray(value).dtype]
     kinds = list(kinds) if isinstance(kinds, Iterable) else [kinds]
     dates = [str(kind) for kind in kinds if _DATES.match(str(kind))]
+    if not dates and any(str(kind) == "object" for kind in kinds):
+        dates = sorted({type(cell).__name__ for cell in _cells(value) if isinstance(cell, DATES)})
     if dates:
         raise TypeError(
             f"{name} holds dates or durations ({dates[0]}), which have no unit as numbers; give "
@@ -34,6 +39,13 @@ def without_masks(value: Given, name: str) -> Given:
     if hasattr(value, "notna") and any(kind == np.dtype(object) for kind in kinds):
         value = value.where(value.notna(), np.nan)
     return value
+
+
+def _cells(value: Given) -> Iterable[object]:
+    """The cells of an array, of lists, or of those columns of a table that hold objects."""
+    if hasattr(value, "select_dtypes"):
+        value = value.select_dtypes(object)
+    return np.asarray(value, dtype=object).flat
 
 
 def filled(value: Given) -> Given:
