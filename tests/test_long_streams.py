@@ -376,7 +376,9 @@ def test_orders_that_follow_from_the_lower_ones():
 def test_what_drift_refuses():
     X, _ = two().sample(100, 0)
     window = MomentTensors.from_samples(X, 2)
-    with pytest.raises(TypeError, match="window must be MomentTensors, got ndarray; make them from rows"):
+    with pytest.raises(
+        TypeError, match="window must be MomentTensors, got ndarray; make them from rows"
+    ):
         drift(two(), X)
     with pytest.raises(TypeError, match=r"a Mixture.*is needed"):
         drift(window, window)
