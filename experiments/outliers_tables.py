@@ -113,7 +113,8 @@ def work(job: table.Row) -> table.Row:
     X, m, labels, odd = table_of(job["table"], job["seed"])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        said = GaussianMixture(m, outliers=job["outliers"], random_state=0).fit(X).predict(X)
+        outliers = None if job["outliers"] == "none" else job["outliers"]
+        said = GaussianMixture(m, outliers=outliers, random_state=0).fit(X).predict(X)
     ari = "" if labels is None else adjusted_rand_score(labels[~odd], said[~odd])
     return {
         "rows": len(X),
