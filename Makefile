@@ -7,13 +7,14 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 #: How long make fuzz spends on each of its targets.
 SECONDS_EACH ?= 120
 
-.PHONY: help demo test test-oldest coverage same-fits fuzz grid lint docs bench bench-default bench-ordinary bench-fit bench-observed bench-classes bench-tensors bench-cp bench-gpu bench-peers experiments clean
+.PHONY: help demo test test-oldest coverage count same-fits fuzz grid lint docs bench bench-default bench-ordinary bench-choices bench-suites bench-time bench-fit bench-observed bench-classes bench-tensors bench-cp bench-gpu bench-peers experiments paper clean
 
 help:
 	@echo "make demo   run the main job and draw it into demo/"
 	@echo "make test   run the tests on NumPy, array-api-strict and PyTorch"
 	@echo "make test-oldest  the same with every dependency at its lower bound (Python 3.10 to 3.12)"
 	@echo "make coverage  make test, with what lines and branches it reaches, into coverage/"
+	@echo "make count  files, lines and lines of code of the package, by folder"
 	@echo "make same-fits BASE=<commit>  do some sixty fits come out as they did there?"
 	@echo "make fuzz   damaged files and odd command lines, SECONDS_EACH=120 a target"
 	@echo "make grid   1,200 fits of odd data: order, units, weights, scores (about 20 minutes)"
@@ -21,10 +22,14 @@ help:
 	@echo "make docs   the documentation site into docs/_build/html, warnings as errors"
 	@echo "make bench  ratios against bare matrix products"
 	@echo "make bench-default  is the default fit right? real tables, simulations, times (about 25 minutes)"
+	@echo "make bench-time  what a user waits for, over scikit-learn's times (about 10 minutes)"
 	@echo "make bench-ordinary  easy groups, constant columns, outliers of real tables (about 5 minutes)"
+	@echo "make bench-suites  public clusterings: fits, merged components, other methods (about 15 minutes)"
+	@echo "make bench-choices  what auto chooses on real tables, and 500 files of a collection (about an hour)"
 	@echo "make bench-fit  fits against scikit-learn's EM (about 15 minutes)"
 	@echo "make bench-observed  rows with gaps and with known errors (about 30 minutes)"
 	@echo "make bench-classes  classes and regression against scikit-learn's (about 15 minutes)"
+	@echo "make paper  section 7 of the paper, and its tables in docs/experiments.md (about an hour, can be interrupted)"
 	@echo "make experiments  section 7 of the paper, and figures on trusting a fit (about 3 hours, can be interrupted)"
 	@echo "make bench-peers  scikit-learn, pomegranate, gmmx and Spark on the same data (about an hour)"
 	@echo "make bench-gpu  passes and fits on a CUDA device, against its roofs and peers (about 15 minutes)"
@@ -59,6 +64,7 @@ $(VENV)/docs: pyproject.toml constraints.txt | $(VENV)/made
 
 demo: $(VENV)/plot
 	$(BIN)/python -m momentmix.demo demo
+	$(BIN)/python experiments/third_moment.py demo
 
 test: $(VENV)/test
 	SCIPY_ARRAY_API=1 $(BIN)/python -m pytest -n auto -q
@@ -67,6 +73,9 @@ test: $(VENV)/test
 coverage: $(VENV)/test
 	$(BIN)/python -m coverage erase
 	SCIPY_ARRAY_API=1 $(BIN)/python -m pytest -n auto -q --cov --cov-report=term --cov-report=html
+
+count:
+	@python3 tools/count.py
 
 # The fits of BASE are recorded with its own source, by this tree's list of fits.
 same-fits: $(VENV)/test
@@ -78,7 +87,7 @@ same-fits: $(VENV)/test
 	PYTHONPATH="$(CURDIR)/src" $(BIN)/python tools/same_fits.py compare "$$there/before.npz"
 
 fuzz: $(VENV)/test
-	MOMENTMIX_FUZZ_SECONDS=$(SECONDS_EACH) SCIPY_ARRAY_API=1 $(BIN)/python -m pytest -q tests/test_fuzz_files.py tests/test_fuzz_command.py
+	MOMENTMIX_FUZZ_SECONDS=$(SECONDS_EACH) SCIPY_ARRAY_API=1 $(BIN)/python -m pytest -q tests/files/test_fuzz_files.py tests/cli/test_fuzz_command.py
 
 grid: $(VENV)/plot
 	$(BIN)/python benchmarks/grid.py
@@ -100,12 +109,12 @@ grid: $(VENV)/plot
 # (pyparsing, pytest) deprecate.
 test-oldest: .venv-oldest/made
 	SCIPY_ARRAY_API=1 .venv-oldest/bin/python -m pytest -n auto -q -W ignore::DeprecationWarning \
-	  --deselect tests/test_plotting.py::test_picture \
-	  --deselect tests/test_report.py::test_loads_without_errors_or_outside_requests \
-	  --deselect tests/test_report.py::test_tables_sort_by_number \
-	  --deselect tests/test_report.py::test_fits_a_phone_light_and_dark \
-	  --deselect tests/test_report.py::test_prints \
-	  --deselect tests/test_report.py::test_of_moments_one_column_and_many
+	  --deselect tests/plotting/test_plotting.py::test_picture \
+	  --deselect tests/report/test_report.py::test_loads_without_errors_or_outside_requests \
+	  --deselect tests/report/test_report.py::test_tables_sort_by_number \
+	  --deselect tests/report/test_report.py::test_fits_a_phone_light_and_dark \
+	  --deselect tests/report/test_report.py::test_prints \
+	  --deselect tests/report/test_report.py::test_of_moments_one_column_and_many
 
 lint: $(VENV)/test
 	$(BIN)/ruff check .
@@ -122,8 +131,17 @@ bench: $(VENV)/plot
 bench-default: $(VENV)/bench
 	$(BIN)/python benchmarks/default.py
 
+bench-time: $(VENV)/bench
+	$(BIN)/python benchmarks/waiting.py
+
 bench-ordinary: $(VENV)/bench
 	$(BIN)/python benchmarks/ordinary.py
+
+bench-suites: $(VENV)/bench
+	$(BIN)/python benchmarks/suites.py
+
+bench-choices: $(VENV)/bench
+	$(BIN)/python benchmarks/choices.py
 
 bench-fit: $(VENV)/bench
 	$(BIN)/python benchmarks/fit.py
@@ -157,6 +175,10 @@ bench-cp: $(VENV)/bench
 
 bench-peers: .venv-peers/made
 	.venv-peers/bin/python benchmarks/peers/run.py
+
+paper: $(VENV)/bench $(VENV)/plot
+	$(BIN)/python experiments/run.py accuracy comparison
+	$(BIN)/python experiments/page.py
 
 experiments: $(VENV)/bench $(VENV)/plot
 	$(BIN)/python experiments/run.py

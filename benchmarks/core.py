@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
 import tracemalloc
@@ -9,8 +10,9 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from momentmix import Mixture, Samples, inner_grad
-from timing import best_in_turn, best_of, exponent
+import by_hand
+from momentmix import Mixture, Samples, inner_grad, symmetric_cp
+from timing import best_cpu, best_in_turn, best_of, exponent
 
 ORDER_4 = [1.0, 1.0, 1 / 2, 1 / 6, 1 / 24]
 Row = tuple[str, str, float, float | None]  # what, unit, figure, bound
@@ -90,6 +92,37 @@ def norm_full(n: int = 50, m: int = 10) -> float:
     return ours / bare_time
 
 
+def against_hand(n: int, p: int, m: int = 20, d: int = 4) -> tuple[float, float, float]:
+    """Data term over Algorithm 2 by hand and over PyTorch's derivatives, norm over Algorithm 1."""
+    mixture, X = random_mixture(m, n, "diag"), np.random.default_rng(1).normal(size=(p, n))
+    w, A, S = mixture.weights, mixture.means, mixture.covariances
+    samples = Samples(X)
+    jobs = [
+        lambda: inner_grad(mixture, samples, d),
+        lambda: by_hand.data_term(X, w, A, S, d),
+        lambda: inner_grad(mixture, mixture, d),
+        lambda: by_hand.norm(w, A, S, d),
+    ]
+    if importlib.util.find_spec("torch"):
+        jobs.append(lambda: by_hand.data_term_by_autograd(X, w, A, S, d))
+    data, hand, norm, norm_by_hand, *rest = best_cpu(*jobs)
+    return data / hand, data / rest[0] if rest else float("nan"), norm / norm_by_hand
+
+
+def estimated_rank(n: int, p: int, rank: int = 5) -> float:
+    """symmetric_cp with rank="auto" over the same with the rank given."""
+    rng = np.random.default_rng(0)
+    signals = np.linalg.qr(rng.normal(size=(n, rank)))[0].T
+    X = signals[np.arange(p) % rank] + 0.1 * rng.normal(size=(p, n))
+    P = Samples(X, noise_covariance=0.01)
+    given, auto = best_cpu(
+        lambda: symmetric_cp(P, rank, 4, random_state=0),
+        lambda: symmetric_cp(P, "auto", 4, random_state=0),
+        rounds=3,
+    )
+    return auto / given
+
+
 def extra_memory(p: int) -> float:
     """Peak memory in MiB beyond X and the mixture, diag, n=100, m=20."""
     X = np.random.default_rng(1).normal(size=(p, 100))
@@ -145,6 +178,16 @@ def rows(quick: bool = False) -> Iterator[Row]:
     yield f"{what}, p=50,000", all_m, data_full(50_000 // scale), 1.5
     yield "‖M‖² + gradient, diag, n=1000, m=50, d=4", "× 12 bare products", norm_diag(), 3.0
     yield "‖M‖² + gradient, full, n=50, m=10, d=4", square, norm_full(), 4.0
+    for n, bound in ((10, 1.1), (100, 1.05), (500, 0.9)):
+        hand, autograd, norm = against_hand(n, 8_000 // scale)
+        what = f"data term + gradient, diag, n={n}, m=20, d=4, p=8,000, one thread, CPU time"
+        yield what, "× Algorithm 2 by hand", hand, bound
+        yield what, "× PyTorch's derivatives", autograd, 0.5
+        what = f"‖M‖² + gradient, diag, n={n}, m=20, d=4, one thread, CPU time"
+        yield what, "× Algorithm 1 by hand", norm, 1.2 if n == 10 else None
+    what = 'symmetric_cp(rank="auto"), order 4, rank 5, p=5,000'
+    for n in (100, 500) if not quick else (100,):
+        yield f"{what}, n={n}, CPU time", "× the rank given", estimated_rank(n, 5_000), 3.0
     for p in (100_000, 400_000):
         yield f"extra memory of the data term, p={p:,}", "MiB", extra_memory(p // scale), 64.0
     rounds, unit = (1 if quick else 7), "× that of scikit-learn's mixtures"

@@ -25,12 +25,13 @@ from fit import NEAR, ceiling, timed
 from machine import machine
 from momentmix import GaussianMixture, Mixture, MomentMixture
 from momentmix.covariance import Full, covariance_type
-from momentmix.data.frame import Frame
-from momentmix.data.parameters import Parameters
 from momentmix.datasets import paper_mixture
-from momentmix.fitting.asked import Sizes
-from momentmix.fitting.orders import moment_order
-from momentmix.likelihood.rows import RowLikelihood
+from momentmix.estimators.moment_mixture import moment_order
+from momentmix.fit import Parameters
+from momentmix.fitting.em import Likelihood, Target
+from momentmix.fitting.plan import Sizes
+from momentmix.rows.frame import Frame
+from momentmix.rows.memory import MemoryRows
 from momentmix.summary import paired_components
 from real import FRESH, TUNED, Table
 
@@ -244,7 +245,9 @@ def simulated(n: int, m: int, separation: float, seed: int) -> Mixture:
 def from_truth(truth: Mixture, X: np.ndarray, kind: str = "full") -> Mixture:
     """Where EM ends that starts at the truth."""
     start = Parameters(truth.weights, truth.means, truth.covariances)
-    result = RowLikelihood(X, None, covariance_type(kind), 1e-9).fit(start, tol=1e-6, max_iter=500)
+    own = covariance_type(kind)
+    likelihood = Likelihood(MemoryRows(X, None, own), Target(own, 1e-9))
+    result = likelihood.fit(start, tol=1e-6, max_iter=500)
     return Mixture(*result.parameters, kind)
 
 
@@ -454,7 +457,7 @@ def pure_moments(repeats: int) -> None:
 
 def ablation(seeds: int) -> None:
     """Which part of the search does the work: one part changed at a time."""
-    import momentmix.likelihood.search as search
+    import momentmix.fitting.search as search
 
     print("\n## Which part of the search does the work\n")
     print(

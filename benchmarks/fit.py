@@ -14,14 +14,14 @@ import sklearn.mixture
 from machine import machine
 from momentmix import GaussianMixture, Mixture, MomentMixture
 from momentmix.covariance import Diagonal
-from momentmix.data.parameters import Parameters
-from momentmix.data.sources import AtomData
 from momentmix.datasets import paper_mixture
-from momentmix.likelihood.rows import RowLikelihood
-from momentmix.matching.objective import ImplicitObjective
-from momentmix.matching.parametrisation import Parametrisation
-from momentmix.matching.starts import around_points
+from momentmix.fit import Parameters
+from momentmix.fitting.em import Likelihood, Target
+from momentmix.matching.model import around_points
+from momentmix.matching.objective import ImplicitObjective, Parametrisation
 from momentmix.moments.orders import augmented_weights
+from momentmix.rows.data import AtomData
+from momentmix.rows.memory import MemoryRows
 from momentmix.solvers import gauss_newton, lbfgs
 from momentmix.summary import paired_components
 from real import TUNED
@@ -37,7 +37,7 @@ def timed(job: Callable) -> tuple[object, float]:
 
 def ceiling(mixture: Mixture, X: np.ndarray) -> tuple[float, Parameters]:
     """Where EM ends that starts at the truth."""
-    likelihood = RowLikelihood(X, None, Diagonal, 1e-9)
+    likelihood = Likelihood(MemoryRows(X, None, Diagonal), Target(Diagonal, 1e-9))
     truth = Parameters(mixture.weights, mixture.means, mixture.covariances)
     result = likelihood.fit(truth, tol=1e-6, max_iter=500)
     return result.log_likelihood, result.parameters

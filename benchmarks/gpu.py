@@ -27,12 +27,12 @@ from momentmix import GaussianMixture, Mixture
 from momentmix.blocks.device_rows import through_device
 from momentmix.blocks.sources import block_rows
 from momentmix.covariance import Zero, covariance_type
-from momentmix.data.parameters import Parameters
 from momentmix.datasets import paper_mixture
-from momentmix.likelihood.density import Density
-from momentmix.likelihood.device import device_sums
+from momentmix.fit import Parameters
 from momentmix.moments.atoms import Atoms
 from momentmix.moments.bilinear import bilinear
+from momentmix.rows.device import device_sums
+from momentmix.rows.memory import Density
 from momentmix.support import array
 from momentmix.tensors.packed import total_size
 from momentmix.tensors.rowsums import row_sums

@@ -24,23 +24,24 @@ from deconvolution import deconvolution, noisy_rows, simulated
 from machine import machine
 from momentmix import GaussianMixture, MomentMixture
 from momentmix.covariance import Full
-from momentmix.data.observed import CompletedRows
-from momentmix.data.parameters import Parameters
-from momentmix.likelihood.observed import ObservedLikelihood
-from momentmix.likelihood.rows import RowLikelihood
+from momentmix.fit import Parameters
+from momentmix.fitting.em import Likelihood, LikelihoodHere, Target
 from momentmix.observed import ObservedRows
+from momentmix.rows.incomplete import CompletedRows, IncompleteRows
+from momentmix.rows.memory import MemoryRows
 from momentmix.support.parallel import thread_limit
 from observed_gaps import gaps
 from timing import best_in_turn
 
 
-def with_noise(X: np.ndarray, noise: np.ndarray | None, prior: str | None) -> ObservedLikelihood:
+def with_noise(X: np.ndarray, noise: np.ndarray | None, prior: str | None) -> LikelihoodHere:
     """The likelihood of rows in their own units, which needs no coordinates of a fit."""
     p, n = X.shape
     rows = ObservedRows(X, None if noise is None else Full(noise, n))
     filled = np.where(np.isnan(X), 0.0, X)
     completed = CompletedRows(rows, filled, np.zeros(p))
-    return ObservedLikelihood(completed, None, Full, 1e-9, prior=Full.prior(n, prior))
+    target = Target(Full, 1e-9, prior=Full.prior(n, prior)).beside(p)
+    return Likelihood(IncompleteRows(completed, None, Full), target)
 
 
 def xdgmm() -> type | None:
@@ -96,7 +97,7 @@ class TheirStep:
         self.reset()
         self.model._EMstep(*self.data)
 
-    def difference(self, ours: ObservedLikelihood) -> float:
+    def difference(self, ours: LikelihoodHere) -> float:
         """The largest difference to the log-likelihood of ours, and to its parameters after."""
         self.reset()
         value = self.model.logL(*self.data) / len(self.data[0])
@@ -155,7 +156,8 @@ def gap_steps(quick: bool) -> None:
     holes = np.where(np.random.default_rng(2).random(X.shape) < share, np.nan, X)
     at = Parameters(truth.weights, truth.means, truth.covariances)
     seen = partial(with_noise(holes, None, "auto").step, at)
-    whole = partial(RowLikelihood(X, None, Full, 1e-9, prior=Full.prior(n, "auto")).step, at)
+    target = Target(Full, 1e-9, prior=Full.prior(n, "auto")).beside(p)
+    whole = partial(Likelihood(MemoryRows(X, None, Full), target).step, at)
     with threadpool_limits(1), thread_limit(1):
         ours, base = cpu_times(seen, whole, rounds=15)
     patterns = len(np.unique(np.isnan(holes), axis=0))

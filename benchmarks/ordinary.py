@@ -27,7 +27,7 @@ from sklearn.metrics import adjusted_rand_score, roc_auc_score
 from fit import timed
 from machine import machine
 from momentmix import GaussianMixture
-from momentmix.likelihood import search, starts
+from momentmix.fitting import search, starts
 
 #: Difference of the ARI from which one fit is better than another.
 CLEARLY = 0.05

@@ -103,21 +103,22 @@ def walk():
     """The files of the walk, as the design page lists them."""
     page = (HERE / "design.md").read_text(encoding="utf-8")
     section = page.split("## The walk of a fit")[1].split("\n## ")[0]
-    return re.findall(r"^\d+\. `([a-z_]+/[a-z_]+\.py)`", section, flags=re.M)
+    return re.findall(r"^\d+\. `([a-z_/]+\.py)`", section, flags=re.M)
 
 
 def _walk(path):
     import matplotlib.pyplot as plt
 
     files = walk()
-    lanes = ["estimators", "fitting", "likelihood", "matching", "data"]
+    lanes = ["estimators/", "fitting/", "matching/", "rows/", "root"]
     figure, ax = plt.subplots(figsize=(8.5, 0.3 * len(files) + 0.8))
-    points = [(lanes.index(file.split("/")[0]), -i) for i, file in enumerate(files)]
+    rooms = [f"{file.split('/')[0]}/" if "/" in file else "root" for file in files]
+    points = [(lanes.index(room), -i) for i, room in enumerate(rooms)]
     ax.plot(*zip(*points, strict=True), color="#4a6fa5", lw=1.2, zorder=1)
     for (x, y), file in zip(points, files, strict=True):
-        ax.text(x, y, file.split("/")[1], ha="center", va="center", fontsize=8, bbox=BOX, zorder=2)
+        ax.text(x, y, file.split("/")[-1], ha="center", va="center", fontsize=8, bbox=BOX, zorder=2)
     for i, lane in enumerate(lanes):
-        ax.text(i, 1.3, lane + "/", ha="center", va="center", fontsize=10, weight="bold")
+        ax.text(i, 1.3, lane, ha="center", va="center", fontsize=10, weight="bold")
         ax.axvline(i, color="0.9", lw=1, zorder=0)
     ax.set(xlim=(-0.6, len(lanes) - 0.4), ylim=(-len(files), 2))
     ax.axis("off")

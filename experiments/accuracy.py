@@ -9,7 +9,7 @@ import numpy as np
 import table
 from figures import plt, save
 from momentmix import Mixture, Samples, dense_moment
-from momentmix._moments_demo import COVARIANCES, MEANS, NOISE, WEIGHTS
+from third_moment import COVARIANCES, MEANS, NOISE, WEIGHTS
 
 KINDS = {"empirical": "§7.1", "debiased": "§7.2"}
 

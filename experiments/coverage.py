@@ -18,7 +18,7 @@ import numpy as np
 import table
 from figures import plt, save
 from momentmix import GaussianMixture, Mixture
-from momentmix.support.warnings import UncertaintyWarning
+from momentmix.support.messages import UncertaintyWarning
 
 KINDS = ("full", "tied", "diag", "spherical")
 SEPARATIONS = (4.0, 2.5, 2.0)

@@ -21,6 +21,7 @@ import goodness
 import number
 import outliers
 from machine import machine
+from table import commit
 
 EXPERIMENTS = {
     "accuracy": (accuracy, "Accuracy of moments, §7.1 and §7.2"),
@@ -47,7 +48,8 @@ def main() -> None:
     arguments.folder.mkdir(parents=True, exist_ok=True)
     for name in arguments.names or EXPERIMENTS:
         module, title = EXPERIMENTS[name]
-        text = f"# {title}\n\n{machine()}\n\n" + module.main(arguments.folder, arguments.quick)
+        where = f"{machine()}, at commit {commit()}"
+        text = f"# {title}\n\n{where}\n\n" + module.main(arguments.folder, arguments.quick)
         (arguments.folder / f"{name}.md").write_text(text, encoding="utf-8")
         print("\n" + text, flush=True)
 

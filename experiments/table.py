@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import platform
+import subprocess
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -16,12 +17,22 @@ from tqdm.auto import tqdm
 
 import momentmix
 
+
+def commit() -> str:
+    """The commit that is run, with "-dirty" if files differ from it; nothing outside git."""
+    command = ["git", "describe", "--always", "--dirty", "--exclude=*"]
+    folder = Path(__file__).parent
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, check=False)
+    return done.stdout.strip()
+
+
 VERSIONS = {
     "python": platform.python_version(),
     "numpy": np.__version__,
     "scipy": scipy.__version__,
     "scikit-learn": sklearn.__version__,
     "momentmix": momentmix.__version__,
+    "commit": commit(),
 }
 
 Row = dict[str, object]

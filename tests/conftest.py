@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from momentmix.likelihood import device, rows
+from momentmix.rows import device, memory
 from momentmix.support import array
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -99,7 +99,7 @@ def passes_everywhere(request, monkeypatch):
     def there(X, kind):
         return device.device_passes(np.asarray(X), kind, like)
 
-    monkeypatch.setattr(rows, "Passes", there)
+    monkeypatch.setattr(memory, "Passes", there)
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from sklearn.utils.estimator_checks import (
     parametrize_with_checks,
 )
 
-from momentmix import CollapseWarning, GaussianMixture, MixtureClassifier
+from momentmix import CollapseWarning, GaussianMixture, Mixture, MixtureClassifier
 
 IRIS, SPECIES = load_iris(return_X_y=True)
 WINE, GRAPE = load_wine(return_X_y=True)
@@ -193,7 +193,9 @@ def test_errors_about_rows():
         MixtureClassifier().fit(X, SPECIES)
 
 
-@pytest.mark.parametrize("kind", ["full", "tied", "diag", "spherical"])
+@pytest.mark.parametrize(
+    "kind", ["full", "tied", "diag", "spherical", "tied-diag", "tied-spherical"]
+)
 def test_a_class_of_equal_rows(kind):
     """It has one component, whatever number is asked for, if its rows are many enough."""
     X = np.concatenate([np.ones((10, 2)), np.random.default_rng(0).normal(size=(30, 2)) + 5])
@@ -212,7 +214,20 @@ def test_a_class_of_equal_rows(kind):
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize("kind", ["full", "tied", "diag", "spherical"])
+@pytest.mark.parametrize(
+    "kind", ["full", "tied", "diag", "spherical", "tied-diag", "tied-spherical"]
+)
 def test_weights_are_repetitions_to_scikit_learn(kind):
     model = MixtureClassifier(2, covariance_type=kind, random_state=0)
     check_sample_weight_equivalence_on_dense_data("MixtureClassifier", model)
+
+
+def test_classes_of_rows_far_out(rng):
+    """With one covariance for all, a column in which the classes agree tells nothing."""
+    X = rng.normal(size=(400, 2))
+    X[:200, 0] += 2
+    model = MixtureClassifier(covariance_type="tied").fit(X, np.repeat([0, 1], 200))
+    parts = [Mixture([1.0], [[mean, 0.0]], np.eye(2), "tied") for mean in (2.0, 0.0)]
+    model.mixtures_ = parts
+    near, far = model.predict_proba([[0.9, 0.0]]), model.predict_proba([[0.9, 1e20]])
+    np.testing.assert_allclose(far, near, rtol=1e-12)

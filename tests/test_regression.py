@@ -87,7 +87,9 @@ def test_intervals_hold_as_many_new_rows_as_they_say(model):
     assert model.score(new[:, :2], new[:, 2]) > linear + 0.1
 
 
-@pytest.mark.parametrize("kind", ["full", "tied", "diag", "spherical"])
+@pytest.mark.parametrize(
+    "kind", ["full", "tied", "diag", "spherical", "tied-diag", "tied-spherical"]
+)
 def test_several_columns(rows, kind):
     """Each has the mean and the interval that it would have in the same mixture alone."""
     X, Y = rows[:, :1], rows[:, 1:]

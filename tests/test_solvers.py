@@ -48,7 +48,6 @@ def test_interruption_returns_the_best_so_far(solver):
     solution = solver(Rosenbrock(interrupt_after=5), start)
     assert solution.interrupted
     assert not solution.converged
-    assert solution.reason == "interrupted"
     assert solution.value < first
     assert Rosenbrock().value_and_gradient(solution.x)[0] == pytest.approx(solution.value)
 
@@ -57,7 +56,6 @@ def test_iteration_limit():
     solution = gauss_newton(Rosenbrock(), np.array([-1.2, 1.0]), max_iter=2, tol=0)
     assert solution.n_iter == 2
     assert not solution.converged
-    assert "max_iter" in solution.reason
 
 
 def test_a_minimum_is_left_alone():

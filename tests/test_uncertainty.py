@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 
 from momentmix import GaussianMixture, KnownCovarianceMixture, Mixture, MomentMixture, MomentTensors
-from momentmix.likelihood.rows import RowLikelihood
-from momentmix.support.warnings import UncertaintyWarning
+from momentmix.rows.memory import MemoryRows
+from momentmix.support.messages import UncertaintyWarning
 
-KINDS = ["full", "tied", "diag", "spherical"]
+KINDS = ["full", "tied", "diag", "spherical", "tied-diag", "tied-spherical"]
 TRUTH = Mixture([0.7, 0.3], [[0.0, 0.0], [9.0, 3.0]], [[1.0, 4.0], [2.0, 0.5]], "diag")
 
 
@@ -171,8 +171,8 @@ def test_a_parametric_bootstrap_has_the_gaps_of_the_rows(X, fits, rng):
 
 def test_labels_are_put_back(X, fits):
     from momentmix.covariance import covariance_type
-    from momentmix.data.parameters import Parameters
-    from momentmix.uncertainty.bootstrap import match_components
+    from momentmix.fit import Parameters
+    from momentmix.uncertainty import match_components
 
     for name, gm in fits.items():
         fitted, kind = Parameters.of(gm.mixture_), covariance_type(name)
@@ -211,7 +211,7 @@ def test_a_singular_covariance_has_no_errors(X):
 
 
 def test_ctrl_c_keeps_what_there_is(X, fits, monkeypatch):
-    original, calls = RowLikelihood.reweight, []
+    original, calls = MemoryRows.reweight, []
 
     def reweight(self, weights):
         calls.append(None)
@@ -219,7 +219,7 @@ def test_ctrl_c_keeps_what_there_is(X, fits, monkeypatch):
             raise KeyboardInterrupt
         return original(self, weights)
 
-    monkeypatch.setattr(RowLikelihood, "reweight", reweight)
+    monkeypatch.setattr(MemoryRows, "reweight", reweight)
     with pytest.warns(UserWarning, match=r"interrupted after \d+ of 50"):
         found = fits["full"].bootstrap(X, 50)
     assert found.interrupted

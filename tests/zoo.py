@@ -12,13 +12,16 @@ N_FEATURES = 2
 class Case:
     """``parameters`` are NumPy arrays: weights, means (or X), covariances (or noise, or None)."""
 
-    def __init__(self, kind, parameters, noise_kind=None):
+    def __init__(self, kind, parameters, noise_kind=None, signed=False):
         self.kind, self.parameters, self.noise_kind = kind, parameters, noise_kind
+        self.signed = signed
 
     def build(self, convert):
         weights, means, covariances = (None if a is None else convert(a) for a in self.parameters)
         if self.kind == "samples":
             return mm.Samples(means, weights, covariances)
+        if self.signed:
+            return mm.Atoms(weights, means, covariances, self.kind or "full")
         return mm.Mixture(weights, means, covariances, self.kind)
 
     def atoms(self, weights=None, means=None, covariances=None):
@@ -39,9 +42,10 @@ class Case:
 def _matrix(kind, c, j, n):
     if kind is None:
         return np.zeros((n, n))
-    c = c if kind == "tied" or c.shape[0] == 1 else c[j]
-    c = c[0] if kind != "tied" and c.ndim > {"spherical": 0, "diag": 1, "full": 2}[kind] else c
-    return {"spherical": lambda: c * np.eye(n), "diag": lambda: np.diag(c)}.get(kind, lambda: c)()
+    own = {"spherical": 0, "diag": 1, "tied-diag": 1, "tied-spherical": 0}.get(kind, 2)
+    if c.ndim > own:  # one for each atom, or one for all
+        c = c[0 if len(c) == 1 else j]
+    return c * np.eye(n) if own == 0 else np.diag(c) if own == 1 else c
 
 
 @functools.cache
@@ -52,6 +56,7 @@ def cases():
     psd = L @ np.swapaxes(L, 1, 2) / 2
     weights = np.array([0.5, 0.3, 0.2])
     w4 = np.array([0.1, 0.2, 0.3, 0.4])
+    signs = np.array([1.5, -0.8, 0.4])
 
     def means(k):
         return rng.normal(size=(k, n))
@@ -64,6 +69,8 @@ def cases():
         "tied": Case("tied", (weights, means(m), psd[3])),
         "diag": Case("diag", (weights, means(m), rng.random((m, n)))),
         "spherical": Case("spherical", (weights, means(m), rng.random(m))),
+        "tied-diag": Case("tied-diag", (weights, means(m), rng.random(n))),
+        "tied-spherical": Case("tied-spherical", (weights, means(m), np.array(0.7))),
         "semidefinite": Case("full", (weights, means(m), low_rank)),
         "zero": Case("diag", (weights, means(m), np.zeros((m, n)))),
         "samples": Case("samples", (None, means(p), None)),
@@ -74,6 +81,9 @@ def cases():
         "noise-each-scalar": Case("samples", (None, means(p), rng.random(p)), "spherical"),
         "noise-each-diag": Case("samples", (None, means(p), rng.random((p, n))), "diag"),
         "noise-each-matrix": Case("samples", (None, means(p), psd), "full"),
+        "signed-full": Case("full", (signs, means(m), psd[:m] - psd[1:]), signed=True),
+        "signed-diag": Case("diag", (signs, means(m), rng.normal(size=(m, n))), signed=True),
+        "signed-points": Case(None, (signs, means(m), None), signed=True),
     }
 
 

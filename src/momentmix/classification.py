@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -12,33 +14,30 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from momentmix.covariance import COVARIANCE_TYPES, CovarianceName
-from momentmix.data.content import distinct_rows
-from momentmix.data.observed import ObservedData
-from momentmix.data.rows import rows_to_fit
-from momentmix.data.sources import AtomData
+from momentmix.covariance import COVARIANCE_TYPES, CovarianceName, covariance_type
 from momentmix.distributions.mixture import Mixture
-from momentmix.estimators.gaussian_mixture import GaussianMixture
-from momentmix.estimators.rows import Table, checked_table, checked_weights
-from momentmix.fitting.asked import Sizes
+from momentmix.estimators.base import Table, checked_table, checked_weights
+from momentmix.estimators.gaussian_mixture import GaussianMixture, plan_likelihood
 from momentmix.fitting.labelled import labelled_problem
-from momentmix.fitting.plan import plan_likelihood
-from momentmix.selection import choose_components
+from momentmix.fitting.plan import Sizes
+from momentmix.rows.data import RowData, rows_to_fit
+from momentmix.rows.frame import distinct_rows
+from momentmix.selection.select import ChoosesComponents
 from momentmix.support.array import to_numpy
 from momentmix.support.checks import number, one_of, whole_number
+from momentmix.support.messages import CollapseWarning, warn_user
 from momentmix.support.parallel import thread_limit
-from momentmix.support.warnings import CollapseWarning, warn_user
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
-    from sklearn.utils import Tags
     from typing_extensions import Self
 
 #: A number of components, or "auto" for the one with the lowest BIC.
 Number: TypeAlias = int | Literal["auto"]
 
 
-class MixtureClassifier(ClassifierMixin, BaseEstimator):
+@dataclass(eq=False, repr=False)
+class MixtureClassifier(ClassifierMixin, ChoosesComponents, BaseEstimator):
     """Classify rows by a Gaussian mixture for each class.
 
     A row belongs to the class under which it is most probable. Linear and quadratic discriminant
@@ -52,10 +51,12 @@ class MixtureClassifier(ClassifierMixin, BaseEstimator):
         raises it from 1, up to ``max_components``, as long as that lowers the BIC of the class. A
         class with fewer rows than components is an error; one with fewer rows that differ has as
         many components as those.
-    covariance_type : {"full", "tied", "diag", "spherical"}, default="full"
+    covariance_type : {"full", "tied", "diag", "spherical", "tied-diag", "tied-spherical"}, \
+            default="full"
         The shapes of the components. With one component a class, "full" is quadratic discriminant
         analysis, "tied", one covariance for the components of all classes, is linear discriminant
-        analysis, and "diag" is Gaussian naive Bayes. With more components, "tied" is the mixture
+        analysis, and "diag" is Gaussian naive Bayes, with variances that classes share if
+        it is "tied-diag". With more components, "tied" is the mixture
         discriminant analysis of [1]_, and "full" what mclust calls MclustDA [2]_.
     max_components : int, default=5
         The largest number that "auto" tries.
@@ -123,26 +124,15 @@ class MixtureClassifier(ClassifierMixin, BaseEstimator):
     ['inner', 'outer', 'outer']
     """
 
-    def __init__(
-        self,
-        n_components: Number | Mapping[Any, Number] = 1,
-        *,
-        covariance_type: CovarianceName = "full",
-        max_components: int = 5,
-        priors: ArrayLike | None = None,
-        prior: float | Literal["auto"] | None = "auto",
-        random_state: object = None,
-        verbose: int = 0,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.covariance_type = covariance_type
-        self.max_components = max_components
-        self.priors = priors
-        self.prior = prior
-        self.random_state = random_state
-        self.verbose = verbose
-        self.n_jobs = n_jobs
+    n_components: Number | Mapping[Any, Number] = 1
+    _: KW_ONLY
+    covariance_type: CovarianceName = "full"
+    max_components: int = 5
+    priors: ArrayLike | None = None
+    prior: float | Literal["auto"] | None = "auto"
+    random_state: object = None
+    verbose: int = 0
+    n_jobs: int | None = None
 
     def fit(self, X: Table, y: Table, sample_weight: Table = None) -> Self:
         """Fit the mixtures of all classes.
@@ -222,19 +212,10 @@ class MixtureClassifier(ClassifierMixin, BaseEstimator):
         """A start for one class; None for one component, which needs no search."""
         if m == 1 or len(X) == 1:
             return None
-        settings = self._settings()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", CollapseWarning)  # the joint fit may mend it
-            if m == "auto":
-                best, _ = choose_components(
-                    X, self.max_components, patience=1, sample_weight=counts, **settings
-                )
-                return best.fit.mixture_ if best.n_components > 1 else None
-            return GaussianMixture(m, **settings).fit(X, sample_weight=counts).mixture_
-
-    def _settings(self) -> dict[str, Any]:
-        names = ("covariance_type", "prior", "random_state", "verbose", "n_jobs")
-        return {name: getattr(self, name) for name in names}
+            mixture: Mixture = self._fit_mixture(m, X, counts).mixture_
+        return mixture if mixture.n_components > 1 else None
 
     def _numbers(self) -> list[Number]:
         """The number of components of each class."""
@@ -265,9 +246,7 @@ class MixtureClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(f"priors must not be negative and sum to 1, got {priors.tolist()}")
         return priors / priors.sum()
 
-    def _data(
-        self, name: object, X: np.ndarray, counts: np.ndarray | None, m: Number
-    ) -> AtomData | ObservedData:
+    def _data(self, name: object, X: np.ndarray, counts: np.ndarray | None, m: Number) -> RowData:
         """The rows of one class as data of a fit."""
         names = vars(self).get("feature_names_in_")
         try:
@@ -336,12 +315,25 @@ class MixtureClassifier(ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         X = checked_table(self, X, reset=False)
-        densities = [to_numpy(mixture.log_prob(X)) for mixture in self.mixtures_]
-        with np.errstate(divide="ignore"):
-            joint = np.stack(densities, axis=1).astype(np.float64) + np.log(self.priors_)
+        logs, ends = to_numpy(self._whole().log_odds(X)).astype(np.float64), [0]
+        for mixture in self.mixtures_:
+            ends.append(ends[-1] + mixture.n_components)
+        parts = [logs[:, a:b] for a, b in pairwise(ends)]
+        joint = np.stack([np.logaddexp.reduce(part, axis=1) for part in parts], axis=1)
         # If all densities underflow to 0, the row does not favour any class.
         joint[np.all(joint == -np.inf, axis=1)] = 0.0
         return log_softmax(joint, axis=1).astype(np.result_type(X, self._dtype), copy=False)
+
+    def _whole(self) -> Mixture:
+        """The mixture of the rows of all classes."""
+        parts, kind = self.mixtures_, self.mixtures_[0].covariance_type
+        shares = zip(self.priors_, parts, strict=True)
+        weights = np.concatenate([share * to_numpy(part.weights) for share, part in shares])
+        covariances = [to_numpy(part.covariances) for part in parts]
+        common = covariance_type(kind).common
+        together = covariances[0] if common else np.concatenate(covariances)
+        means = np.concatenate([to_numpy(part.means) for part in parts])
+        return Mixture(weights, means, together, kind)
 
     def score(self, X: Table, y: Table, sample_weight: Table = None) -> float:
         """The share of rows whose class is predicted correctly.
@@ -360,11 +352,6 @@ class MixtureClassifier(ClassifierMixin, BaseEstimator):
         float
         """
         return float(super().score(X, y, sample_weight))  # type: ignore[no-untyped-call]
-
-    def __sklearn_tags__(self) -> Tags:
-        tags: Tags = super().__sklearn_tags__()  # type: ignore[no-untyped-call]
-        tags.input_tags.allow_nan = True
-        return tags
 
 
 def _at_most(m: Number, X: np.ndarray, counts: np.ndarray | None) -> Number:

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import KW_ONLY, dataclass
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.impute import MissingIndicator
 from sklearn.utils.validation import check_is_fitted
 
-from momentmix.covariance import COVARIANCE_TYPES
-from momentmix.estimators.gaussian_mixture import GaussianMixture
-from momentmix.estimators.rows import Table, checked_table
-from momentmix.selection import choose_components
+from momentmix.covariance import CovarianceName
+from momentmix.estimators.base import Table, checked_table
+from momentmix.selection.select import ChoosesComponents
 from momentmix.support.array import to_numpy
-from momentmix.support.checks import generator, one_of, whole_number
-from momentmix.support.warnings import warn_user
+from momentmix.support.checks import generator
+from momentmix.support.messages import warn_user
 
 if TYPE_CHECKING:
-    from sklearn.utils import Tags
     from typing_extensions import Self
 
 
-class MixtureImputer(TransformerMixin, BaseEstimator):
+@dataclass(eq=False, repr=False)
+class MixtureImputer(TransformerMixin, ChoosesComponents, BaseEstimator):
     """Fill gaps (NaN) with what a Gaussian mixture expects there, given the rest of the row.
 
     The mixture is fitted to the values that are there, with no row left out. In a pipeline it can
@@ -33,9 +33,10 @@ class MixtureImputer(TransformerMixin, BaseEstimator):
     n_components : int or "auto", default="auto"
         The number of components. "auto" raises it from 1, up to ``max_components``, as long as
         that lowers the BIC.
-    covariance_type : {"full", "tied", "diag", "spherical"}, default="full"
-        The shapes of the components. With "diag" and "spherical", features inform each other only
-        through the component that a row probably belongs to.
+    covariance_type : {"full", "tied", "diag", "spherical", "tied-diag", "tied-spherical"}, \
+            default="full"
+        The shapes of the components. Without correlations ("diag", "spherical"), features
+        inform each other only through the component that a row probably belongs to.
     max_components : int, default=5
         The largest number that "auto" tries.
     sample_posterior : bool, default=False
@@ -82,24 +83,14 @@ class MixtureImputer(TransformerMixin, BaseEstimator):
     True
     """
 
-    def __init__(
-        self,
-        n_components: int | Literal["auto"] = "auto",
-        *,
-        covariance_type: str = "full",
-        max_components: int = 5,
-        sample_posterior: bool = False,
-        add_indicator: bool = False,
-        random_state: object = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.covariance_type = covariance_type
-        self.max_components = max_components
-        self.sample_posterior = sample_posterior
-        self.add_indicator = add_indicator
-        self.random_state = random_state
-        self.n_jobs = n_jobs
+    n_components: int | Literal["auto"] = "auto"
+    _: KW_ONLY
+    covariance_type: CovarianceName = "full"
+    max_components: int = 5
+    sample_posterior: bool = False
+    add_indicator: bool = False
+    random_state: object = None
+    n_jobs: int | None = None
 
     def fit(self, X: Table, y: object = None) -> Self:
         """Fit the mixture to the values that are there.
@@ -115,9 +106,7 @@ class MixtureImputer(TransformerMixin, BaseEstimator):
         -------
         self
         """
-        whole_number("n_components", self.n_components, 1, "auto")
-        whole_number("max_components", self.max_components, 1)
-        one_of("covariance_type", self.covariance_type, COVARIANCE_TYPES)
+        self._check_choice(self.n_components)
         X = self._rows(X, reset=True)
         kept = np.flatnonzero(~np.all(np.isnan(X), axis=0))
         if len(kept) == 0:
@@ -126,17 +115,7 @@ class MixtureImputer(TransformerMixin, BaseEstimator):
             empty = np.setdiff1d(np.arange(X.shape[1]), kept)
             shown = ", ".join(str(name) for name in self._names()[empty])
             warn_user(f"there is no value in {shown}; left out", UserWarning)
-        settings: dict[str, Any] = {
-            "covariance_type": self.covariance_type,
-            "random_state": self.random_state,
-            "n_jobs": self.n_jobs,
-        }
-        rows = X[:, kept]
-        if self.n_components == "auto":
-            best, _ = choose_components(rows, self.max_components, patience=1, **settings)
-            self.estimator_ = best.fit
-        else:
-            self.estimator_ = GaussianMixture(self.n_components, **settings).fit(rows)
+        self.estimator_ = self._fit_mixture(self.n_components, X[:, kept])
         self._kept = kept
         self.indicator_ = None
         if self.add_indicator:
@@ -201,8 +180,3 @@ class MixtureImputer(TransformerMixin, BaseEstimator):
 
     def _rows(self, X: Table, reset: bool) -> np.ndarray:
         return checked_table(self, X, reset=reset, ensure_min_samples=2 if reset else 1)
-
-    def __sklearn_tags__(self) -> Tags:
-        tags: Tags = super().__sklearn_tags__()  # type: ignore[no-untyped-call]
-        tags.input_tags.allow_nan = True
-        return tags

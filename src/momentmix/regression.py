@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from dataclasses import KW_ONLY, dataclass
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 from scipy.special import ndtr, ndtri
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from momentmix.covariance import COVARIANCE_TYPES, CovarianceName
+from momentmix.covariance import CovarianceName
 from momentmix.distributions.given_rows import MixtureGiven
 from momentmix.distributions.mixture import Mixture
-from momentmix.estimators.gaussian_mixture import GaussianMixture
-from momentmix.estimators.rows import Table, checked_table
+from momentmix.estimators.base import Table, checked_table, in_numpy
 from momentmix.observed import ObservedRows
-from momentmix.selection import choose_components
-from momentmix.support.checks import one_of, probability, whole_number
-from momentmix.support.masks import without_masks
+from momentmix.selection.select import ChoosesComponents
+from momentmix.support.checks import probability
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
@@ -28,7 +27,8 @@ if TYPE_CHECKING:
 HALVINGS = 60
 
 
-class MixtureRegressor(RegressorMixin, BaseEstimator):
+@dataclass(eq=False, repr=False)
+class MixtureRegressor(RegressorMixin, ChoosesComponents, BaseEstimator):
     """Predict numbers, and how much they scatter, by a Gaussian mixture of X and y together.
 
     What is predicted for a row is the distribution of y given the row: its mean, its standard
@@ -41,10 +41,11 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
     n_components : int or "auto", default="auto"
         The number of components. "auto" raises it from 1, up to ``max_components``, as long as
         that lowers the BIC of X and y together.
-    covariance_type : {"full", "tied", "diag", "spherical"}, default="full"
+    covariance_type : {"full", "tied", "diag", "spherical", "tied-diag", "tied-spherical"}, \
+            default="full"
         The shapes of the components. "full": each has a slope of its own. "tied": all have the same
-        slope. With "diag" and "spherical", y does not depend on X within a component, so X informs
-        y only through the component that a row probably belongs to.
+        slope. Without correlations ("diag", "spherical"), y does not depend on X within a
+        component, so X informs y only through the component that a row probably belongs to.
     max_components : int, default=5
         The largest number that "auto" tries.
     prior : {"auto", "cv", None} or float, default="auto"
@@ -99,24 +100,14 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
     True
     """
 
-    def __init__(
-        self,
-        n_components: int | Literal["auto"] = "auto",
-        *,
-        covariance_type: CovarianceName = "full",
-        max_components: int = 5,
-        prior: float | Literal["auto", "cv"] | None = "auto",
-        random_state: object = None,
-        verbose: int = 0,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.covariance_type = covariance_type
-        self.max_components = max_components
-        self.prior = prior
-        self.random_state = random_state
-        self.verbose = verbose
-        self.n_jobs = n_jobs
+    n_components: int | Literal["auto"] = "auto"
+    _: KW_ONLY
+    covariance_type: CovarianceName = "full"
+    max_components: int = 5
+    prior: float | Literal["auto", "cv"] | None = "auto"
+    random_state: object = None
+    verbose: int = 0
+    n_jobs: int | None = None
 
     def fit(self, X: Table, y: Table, sample_weight: Table = None) -> Self:
         """Fit the mixture of X and y.
@@ -134,22 +125,10 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
         -------
         self
         """
-        whole_number("n_components", self.n_components, 1, "auto")
-        whole_number("max_components", self.max_components, 1)
-        one_of("covariance_type", self.covariance_type, COVARIANCE_TYPES)
-        y = without_masks(y, "y")
+        self._check_choice(self.n_components)
         X, y = checked_table(self, X, y, ensure_min_samples=2, multi_output=True, y_numeric=True)
-        names = "covariance_type", "prior", "random_state", "verbose", "n_jobs"
-        settings: dict[str, Any] = {name: getattr(self, name) for name in names}
         rows = np.column_stack([X, y]).astype(np.float64)
-        if self.n_components == "auto":
-            best, _ = choose_components(
-                rows, self.max_components, patience=1, sample_weight=sample_weight, **settings
-            )
-            self.estimator_ = best.fit
-        else:
-            estimator = GaussianMixture(self.n_components, **settings)
-            self.estimator_ = estimator.fit(rows, sample_weight=sample_weight)
+        self.estimator_ = self._fit_mixture(self.n_components, rows, sample_weight)
         self._one, self._dtype = y.ndim == 1, X.dtype.type
         return self
 
@@ -218,7 +197,7 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
         -------
         float
         """
-        return float(super().score(X, without_masks(y, "y"), sample_weight))  # type: ignore[no-untyped-call]
+        return float(super().score(X, in_numpy(y, "y"), sample_weight))  # type: ignore[no-untyped-call]
 
     def _rows(self, X: Table) -> np.ndarray:
         check_is_fitted(self)
@@ -241,7 +220,6 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Tags:
         tags: Tags = super().__sklearn_tags__()  # type: ignore[no-untyped-call]
-        tags.input_tags.allow_nan = True
         tags.target_tags.multi_output = True
         return tags
 

@@ -1,7 +1,12 @@
-"""Arrow tables and streams of any library; pyarrow is imported only when it is used.
+"""Rows in Arrow's streams, and how DuckDB and Polars become such streams.
 
 Arrow's C stream (``__arrow_c_stream__``) is what engines have in common: pyarrow, Polars, DuckDB,
-pandas, ADBC, nanoarrow and others provide it. Nothing here depends on which of them it is.
+pandas, ADBC, nanoarrow and others provide it. Nothing here depends on which of them it is, and
+pyarrow is imported only when it is used.
+
+DuckDB's relations and results are streamed as Arrow batches by its own readers, because before
+DuckDB 2 its Arrow stream builds the whole result first. Lazy frames of Polars are streamed in
+batches, and its data frames are Arrow tables. Neither library is imported here.
 """
 
 from __future__ import annotations
@@ -12,15 +17,16 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from momentmix.blocks.engines import DUCKDB_READERS
 from momentmix.files.arrow_table import columns_as_rows
 
 if TYPE_CHECKING:
     import pyarrow
+    from duckdb import DuckDBPyConnection, DuckDBPyRelation
+    from polars import DataFrame, LazyFrame
 
     ArrowBatch: TypeAlias = "pyarrow.Table | pyarrow.RecordBatch"
 
-#: Attributes that only readers have; unlike tables, they give each row once.
-_OF_READERS = ("__next__", "read_next_batch", "read_next", "read_all", "get_next")
 #: How far a dataset reads ahead: batches within a file, and files. Small numbers, because Arrow's
 #: defaults hold many batches in memory; they affect memory and speed only.
 _AHEAD = {"batch_readahead": 4, "fragment_readahead": 1}
@@ -34,16 +40,6 @@ def import_pyarrow() -> ModuleType:
         raise ImportError("reading this needs pyarrow: pip install 'momentmix[files]'") from error
     module: ModuleType = pyarrow
     return module
-
-
-def is_arrow(source: object) -> bool:
-    """Whether an object provides an Arrow table, batch or stream."""
-    return hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__")
-
-
-def is_reader(source: object) -> bool:
-    """Whether an object gives its rows only once."""
-    return any(hasattr(source, name) for name in _OF_READERS)
 
 
 def as_arrow(batch: object) -> ArrowBatch:
@@ -108,3 +104,45 @@ def matrix(batch: ArrowBatch, columns: Sequence[Hashable]) -> np.ndarray:
         names = chosen.schema.names
         chosen = chosen.cast(pa.schema(list(zip(names, kinds, strict=True))))
     return columns_as_rows(chosen)
+
+
+def relation_batches(
+    source: DuckDBPyRelation, columns: Sequence[str] | None, rows: int
+) -> Iterator[pyarrow.RecordBatch]:
+    """The relation in batches of about ``rows`` rows."""
+    if columns is not None:
+        source = source.project(", ".join(_quote(name) for name in columns))
+    # An open result blocks its connection for other queries.
+    with open_result(source, rows) as reader:
+        yield from reader
+
+
+def open_result(
+    source: DuckDBPyRelation | DuckDBPyConnection, rows: int
+) -> pyarrow.RecordBatchReader:
+    """A reader of a result in batches of about ``rows`` rows."""
+    name = next(name for name in DUCKDB_READERS if hasattr(source, name))
+    return getattr(source, name)(rows)
+
+
+def _quote(name: str) -> str:
+    doubled = name.replace('"', '""')
+    return f'"{doubled}"'
+
+
+def lazy_batches(
+    source: LazyFrame, columns: Sequence[str] | None, rows: int
+) -> Iterator[DataFrame]:
+    """The frame in batches of ``rows`` rows; the query runs once, and its result is streamed."""
+    if not hasattr(source, "collect_batches"):
+        raise ImportError(
+            "streaming a LazyFrame needs Polars 1.34 or newer: pip install 'momentmix[polars]'; "
+            "or collect() it first, if it fits into memory"
+        )
+    chosen = source if columns is None else source.select(list(columns))
+    batches = chosen.collect_batches(chunk_size=rows, maintain_order=True)
+    try:
+        yield from batches
+    finally:
+        if hasattr(batches, "stop"):  # or the query runs on although its results are not used
+            batches.stop()

@@ -7,42 +7,26 @@ and the sum is the same.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from momentmix.blocks.rows import (
-    Block,
-    BlockFunction,
-    BlockRows,
-    Parameters,
-    Result,
-    of_block,
-    plus,
-)
-from momentmix.blocks.tables import chosen_labels
+from momentmix.blocks.block_rows import Block, BlockRows, Summand, Work, add_up
+from momentmix.blocks.engines import DaskTable, DaskWeights, is_dask
+from momentmix.blocks.layout import chosen_labels
 from momentmix.covariance import one_for_each_row
-from momentmix.support.array import Array, ArrayLike, to_numpy
+from momentmix.support.array import Array, to_numpy
 from momentmix.support.parallel import thread_limit
 
 if TYPE_CHECKING:
     from dask.array import Array as DaskArray
-    from dask.dataframe import DataFrame, Series
 
-#: Rows on a cluster, and their weights: one for each row, in the blocks of the rows.
-DaskTable: TypeAlias = "DaskArray | DataFrame"
-DaskWeights: TypeAlias = "DaskArray | Series | ArrayLike"
 
 Model = TypeVar("Model")
 
 #: Results of blocks that one task adds up. A round number; it affects the speed of sums only.
 _BRANCHES = 8
-
-
-def is_dask(X: object) -> TypeGuard[DaskTable]:
-    """Whether X is a Dask array or DataFrame."""
-    return type(X).__module__.partition(".")[0] in ("dask", "dask_expr") and hasattr(X, "dask")
 
 
 class DaskRows(BlockRows):
@@ -66,12 +50,7 @@ class DaskRows(BlockRows):
             self._arrays[1] = _weights_like(weights, rows)[:, None]
         self._common, self._arrays[2], self._noise_shape = _noise_like(noise, rows)
 
-    def total(
-        self,
-        function: BlockFunction[Parameters, Result],
-        *arguments: Parameters.args,
-        **named: Parameters.kwargs,
-    ) -> Result:
+    def _sum(self, work: Work) -> Summand:
         import dask
         import dask.array as da
 
@@ -81,10 +60,8 @@ class DaskRows(BlockRows):
             *self._arrays,
             common=self._common,
             noise_shape=self._noise_shape if self.noisy else None,
-            function=function,
-            # Not as delayed objects: those would be tasks, which keep other tasks from fusing.
-            arguments=arguments,
-            named=named,
+            # Not as a delayed object: that would be a task, which keeps other tasks from fusing.
+            work=work,
             of=int(X.numblocks[0]),
             chunks=((1,) * X.numblocks[0], (1,)),
             dtype=object,
@@ -94,9 +71,7 @@ class DaskRows(BlockRows):
         level = list(results.to_delayed()[:, 0])
         while len(level) > 1:
             level = [add(level[i : i + _BRANCHES]) for i in range(0, len(level), _BRANCHES)]
-        self.n_passes += 1
-        total: Result = dask.compute(level[0])[0][0, 0]
-        return total
+        return dask.compute(level[0])[0][0, 0]
 
 
 def as_dask_array(X: DaskTable) -> DaskArray:
@@ -185,9 +160,7 @@ def _on_block(
     *,
     common: np.ndarray | None,
     noise_shape: tuple[int, ...] | None,
-    function: Callable[..., object],
-    arguments: tuple[object, ...],
-    named: dict[str, Any],
+    work: Work,
     of: int,
     block_info: Mapping[int, Mapping[str, Sequence[int]]],  # from Dask
 ) -> np.ndarray:
@@ -201,12 +174,12 @@ def _on_block(
             )
     if weights is not None:
         weights = np.asarray(weights, dtype=np.float64)[:, 0]
-    named = of_block(named, Block(i, of))
+    more: dict[str, object] = {}
     if noise_shape is not None:
-        named = {**named, "noise_covariance": _noise_of_block(X, common, own, noise_shape)}
+        more["noise_covariance"] = _noise_of_block(X, common, own, noise_shape)
     try:
         with thread_limit(1):  # the cluster works on other blocks in parallel
-            result[0, 0] = function(to_numpy(X), weights, *arguments, **named)
+            result[0, 0] = work(to_numpy(X), weights, Block(i, of), **more)
     except ValueError as error:
         kind = type(error) if type(error).__init__ is ValueError.__init__ else ValueError
         raise kind(f"block {i} of X: {error}") from error
@@ -221,9 +194,7 @@ def _noise_of_block(
 
 def _sum(parts: list[np.ndarray]) -> np.ndarray:
     total = np.empty((1, 1), dtype=object)
-    total[0, 0] = parts[0][0, 0]
-    for part in parts[1:]:
-        total[0, 0] = plus(total[0, 0], part[0, 0])
+    total[0, 0] = add_up(part[0, 0] for part in parts)
     return total
 
 

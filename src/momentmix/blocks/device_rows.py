@@ -4,16 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from momentmix.blocks.batches import Batch, BatchRows
-from momentmix.blocks.rows import (
-    Block,
-    BlockFunction,
-    BlockRows,
-    Parameters,
-    Result,
-    of_block,
-    plus,
-)
+from momentmix.blocks.block_rows import Batch, BatchRows, Block, BlockRows, Summand, Work, add_up
 from momentmix.support.array import Array, empty_like_rows
 from momentmix.support.device import Copying, block_bytes
 
@@ -32,23 +23,16 @@ class DeviceRows(BlockRows):
         self.p, self.n = X.shape
         self.device = empty_like_rows(X)
 
-    def total(
-        self,
-        function: BlockFunction[Parameters, Result],
-        *arguments: Parameters.args,
-        **named: Parameters.kwargs,
-    ) -> Result:
-        self.n_passes += 1
+    def _sum(self, work: Work) -> Summand:
         step = max(1, block_bytes(self.X) // (8 * self.n))
-        starts = range(0, self.p, step)
-        found: list[Result] = []
-        for i, start in enumerate(starts):
+        blocks = range(0, self.p, step)
+
+        def part(i: int, start: int) -> Summand:
             rows = slice(start, min(start + step, self.p))
             weights = None if self.weights is None else self.weights[rows]
-            block = of_block(named, Block(i, len(starts)))
-            part = function(self.X[rows, :], weights, *arguments, **block)  # type: ignore[arg-type]
-            found[:] = [plus(found[0], part) if found else part]
-        return found[0]
+            return work(self.X[rows, :], weights, Block(i, len(blocks)))
+
+        return add_up(part(i, start) for i, start in enumerate(blocks))
 
 
 def through_device(rows: BlockRows, like: Array) -> BlockRows:

@@ -1,7 +1,7 @@
 """Anything that users pass as rows, recognised by its methods without importing its library.
 
 The one function is ``block_rows``. A new engine that offers Arrow's C stream works without change;
-any other needs a file beside this one, and a line here.
+docs/design.md says what any other needs.
 """
 
 from __future__ import annotations
@@ -11,19 +11,28 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, TypeAlias, cast
 
-from momentmix.blocks import arrow_rows, duckdb_rows, polars_rows
-from momentmix.blocks.batches import SMALL, Batch, BatchRows, in_pieces
-from momentmix.blocks.dask_rows import is_dask, table_rows
+from momentmix.blocks import arrow_rows
+from momentmix.blocks.block_rows import SMALL, Batch, BatchRows, BlockRows, in_pieces
+from momentmix.blocks.dask_rows import table_rows
 from momentmix.blocks.device_rows import DeviceRows, through_device
-from momentmix.blocks.rows import BlockRows
-from momentmix.blocks.spark_rows import SparkRows, is_spark
-from momentmix.blocks.tables import Given, Layout, is_table
+from momentmix.blocks.engines import (
+    is_arrow,
+    is_dask,
+    is_duckdb,
+    is_lazy,
+    is_reader,
+    is_relation,
+    is_spark,
+    is_table,
+)
+from momentmix.blocks.layout import Given, Layout
+from momentmix.blocks.spark_rows import SparkRows
 from momentmix.support.array import (
     Array,
     array_device,
     as_float_array,
     on_accelerator,
-    without_graph,
+    refuse_graph,
 )
 from momentmix.support.device import device_named
 
@@ -49,7 +58,8 @@ def block_rows(
     """
     there = None if device is None else device_named(device)
     if columns is None and weights is None and _stays(source, there):
-        X = without_graph(as_float_array(source, "X", (2,)))
+        refuse_graph("estimators", source)
+        X = as_float_array(source, "X", (2,))
         if 0 in X.shape:
             raise ValueError(f"no rows: the source is an array of shape {tuple(X.shape)}")
         return DeviceRows(X)
@@ -75,9 +85,8 @@ def block_rows(
     def read() -> Iterator[Batch]:
         return in_pieces(layout.batches(opened.batches(layout.wanted)))
 
-    rows = BatchRows(read, layout.width, layout.names, opened.again, opened.ahead)
-    rows.held = opened.held
-    return rows
+    names, again, ahead = layout.names, opened.again, opened.ahead
+    return BatchRows(read, layout.width, names, again, ahead, opened.held)
 
 
 def _stays(source: Source, there: Array | None) -> bool:
@@ -85,17 +94,6 @@ def _stays(source: Source, there: Array | None) -> bool:
     if not on_accelerator(source):
         return False
     return there is None or array_device(source) == array_device(there)
-
-
-def refuse_unread(X: object) -> None:
-    """Raise an error for sources that are not in memory, which only ``fit_batches`` reads."""
-    engine = is_spark(X) or polars_rows.is_lazy(X) or duckdb_rows.is_duckdb(X)
-    stream = hasattr(X, "to_batches") or arrow_rows.is_arrow(X) or hasattr(X, "to_reader")
-    if engine or (stream and not hasattr(X, "__array__")):
-        raise TypeError(
-            f"a {type(X).__name__} does not hold its rows in memory; call fit_batches, which "
-            "reads them in batches where they are"
-        )
 
 
 @dataclass
@@ -119,21 +117,21 @@ def _open(source: Source) -> _OpenSource:
             f"cannot read batches from {type(source).__name__}; of files, give for instance "
             "pyarrow.dataset.dataset(path), polars.scan_parquet(path) or duckdb.read_csv(path)"
         )
-    if polars_rows.is_lazy(source):
+    if is_lazy(source):
         return _OpenSource(
-            lambda: polars_rows.lazy_head(source),
-            lambda wanted: polars_rows.lazy_batches(source, _texts(wanted), _rows_each(wanted)),
+            lambda: source.head(0).collect(),  # all columns, without reading a row
+            lambda wanted: arrow_rows.lazy_batches(source, _texts(wanted), _rows_each(wanted)),
         )
-    if duckdb_rows.is_duckdb(source):
-        if not duckdb_rows.is_relation(source):
-            return _of_reader(lambda: duckdb_rows.open_result(source, _rows_each(None)))
+    if is_duckdb(source):
+        if not is_relation(source):
+            return _of_reader(lambda: arrow_rows.open_result(source, _rows_each(None)))
         return _OpenSource(
-            lambda: duckdb_rows.relation_head(source),
-            lambda wanted: duckdb_rows.relation_batches(source, _texts(wanted), _rows_each(wanted)),
+            lambda: arrow_rows.open_result(source.limit(0), 1).read_all(),
+            lambda wanted: arrow_rows.relation_batches(source, _texts(wanted), _rows_each(wanted)),
         )
-    if is_table(source) and not arrow_rows.is_reader(source):
+    if is_table(source) and not is_reader(source):
         return _OpenSource(lambda: source, lambda wanted: [source], ahead=False, held=True)
-    if arrow_rows.is_arrow(source):
+    if is_arrow(source):
         return _of_reader(lambda: arrow_rows.open_stream(source))
     if hasattr(source, "to_batches"):
         schema = source.schema if hasattr(source, "schema") else source.projected_schema

@@ -11,22 +11,13 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from momentmix.blocks.arrow_rows import matrix
-from momentmix.blocks.batches import Batch, in_pieces
-from momentmix.blocks.rows import (
-    Block,
-    BlockFunction,
-    BlockRows,
-    Parameters,
-    Result,
-    of_block,
-    plus,
-)
-from momentmix.blocks.tables import chosen_labels, refuse_words
+from momentmix.blocks.block_rows import Batch, Block, BlockRows, Summand, Work, add_up, in_pieces
+from momentmix.blocks.layout import chosen_labels, refuse_words
 from momentmix.support.array import Array
 from momentmix.support.parallel import thread_limit
 
@@ -48,11 +39,6 @@ _FEW, _GROUPS = 64, 8
 #: partition, which would have 8 TiB.
 _PIECES = 1 << 20
 _SCHEMA = "part long, number long, total binary"
-
-
-def is_spark(source: object) -> TypeGuard[DataFrame]:
-    """Whether a source is a DataFrame of Spark."""
-    return type(source).__module__.startswith("pyspark.sql") and hasattr(source, "mapInArrow")
 
 
 class SparkRows(BlockRows):
@@ -83,14 +69,8 @@ class SparkRows(BlockRows):
         except Exception:  # Spark Connect, for example, has no RDDs
             return None
 
-    def total(
-        self,
-        function: BlockFunction[Parameters, Result],
-        *arguments: Parameters.args,
-        **named: Parameters.kwargs,
-    ) -> Result:
-        self.n_passes += 1
-        task = _Task(function, arguments, named, self._weighted, self._count)
+    def _sum(self, work: Work) -> Summand:
+        task = _Task(work, self._weighted, self._count)
         sums = self._source.mapInArrow(task, _SCHEMA)
         if self._partitions > _FEW:
             sums = sums.repartition(_GROUPS, sums["part"]).mapInArrow(_add_up, _SCHEMA)
@@ -136,9 +116,7 @@ class _Refusal(NamedTuple):
 class _Task(NamedTuple):
     """The sum over the batches of one partition, as one row; none for a partition without rows."""
 
-    function: Callable[..., object]
-    arguments: tuple[object, ...]
-    named: dict[str, Any]
+    work: Work
     weighted: bool
     partitions: int | None
 
@@ -147,18 +125,17 @@ class _Task(NamedTuple):
 
         context = TaskContext.get()
         part = 0 if context is None else context.partitionId()
-        found: list[object] = []
         try:
             with thread_limit(1):  # the cluster works on other partitions in parallel
-                for i, (X, weights) in enumerate(in_pieces(self._rows(batches))):
-                    block = Block(part * _PIECES + i, self.partitions)
-                    one = self.function(X, weights, *self.arguments, **of_block(self.named, block))
-                    found[:] = [plus(found[0], one) if found else one]
+                total = add_up(
+                    self.work(*piece, Block(part * _PIECES + i, self.partitions))
+                    for i, piece in enumerate(in_pieces(self._rows(batches)))
+                )
         except ValueError as error:
             kind = type(error) if type(error).__init__ is ValueError.__init__ else ValueError
-            found[:] = [_Refusal(kind, f"partition {part}: {error}")]
-        if found:
-            yield _row(part, 1, found[0])
+            total = _Refusal(kind, f"partition {part}: {error}")
+        if total is not None:
+            yield _row(part, 1, total)
 
     def _rows(self, batches: Iterable[pyarrow.RecordBatch]) -> Iterator[Batch]:
         for batch in batches:
@@ -179,12 +156,9 @@ def _add_up(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBa
 
 
 def _sum(parts: Iterable[bytes]) -> Any:
-    total: list[Any] = []
-    for part in map(pickle.loads, parts):
-        if isinstance(part, _Refusal):
-            return part
-        total[:] = [plus(total[0], part) if total else part]
-    return total[0]
+    totals = [pickle.loads(part) for part in parts]
+    refusals = [part for part in totals if isinstance(part, _Refusal)]
+    return refusals[0] if refusals else add_up(totals)
 
 
 def _row(part: int, number: int, total: object) -> pyarrow.RecordBatch:

@@ -22,12 +22,12 @@ COMMANDS = {
     "select": ("select", "Compare numbers of components and shapes, and tell which fits best."),
     "predict": ("use", "Name the most probable component of every row, and its probability."),
     "score": ("use", "Tell how likely rows are under a model."),
-    "impute": ("impute", "Fill the gaps of tables with what a model expects there."),
+    "impute": ("use", "Fill the gaps of tables with what a model expects there."),
     "sample": ("use", "Draw random rows from a model."),
     "moments": ("moments", "Read tables once and keep their moments."),
-    "compare": ("compare", "Tell how far apart the moments of two models are."),
-    "show": ("show", "Show the components of a model."),
-    "demo": ("show", "Fit the earthquakes that come with momentmix, and draw the fit."),
+    "compare": ("moments", "Tell how far apart the moments of two models are."),
+    "show": ("use", "Show the components of a model."),
+    "demo": ("use", "Fit the earthquakes that come with momentmix, and draw the fit."),
 }
 
 

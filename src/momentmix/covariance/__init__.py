@@ -1,32 +1,33 @@
-"""Covariances of a set of atoms: spherical, diag, tied, full, and the zero of points.
+"""Covariances of a set of atoms: spherical, diag, full, each also tied, and the zero of points.
 
-Each type has a file with everything particular to it; ``base.py`` says what a type must provide.
-Code outside this folder never asks for the type. The names of types are for users and model files;
-``covariance_type`` turns a name into the class that fits pass around.
+A type is a class in ``matrices.py``, ``variances.py`` or ``tied.py``; ``base.py`` says what it must
+provide. Code outside this folder never asks for the type. The names of types are for users and
+model files; ``covariance_type`` turns a name into the class that fits pass around.
 """
 
-from momentmix.covariance.anchor import Anchor, anchor_rows
 from momentmix.covariance.base import Bound, Covariance, Kind
-from momentmix.covariance.coordinates import Coordinates
-from momentmix.covariance.diagonal import Diagonal
-from momentmix.covariance.full import Full
-from momentmix.covariance.prior import LogNormalPrior, Pull
-from momentmix.covariance.spherical import Spherical
-from momentmix.covariance.tangent import Tangent
-from momentmix.covariance.tied import Tied
+from momentmix.covariance.coordinates import Coordinates, Tangent
+from momentmix.covariance.matrices import Full
+from momentmix.covariance.prior import Anchor, LogNormalPrior, Pull, anchor_rows
+from momentmix.covariance.tied import Tied, TiedDiagonal, TiedSpherical
 from momentmix.covariance.validation import (
     COVARIANCE_TYPES,
+    SHAPE_NAMES,
     CovarianceName,
+    ShapeName,
     common_noise,
     component_covariance,
     covariance_type,
+    fitted_type,
     noise_covariance,
     one_for_each_row,
 )
+from momentmix.covariance.variances import Diagonal, Spherical
 from momentmix.covariance.zero import Zero
 
 __all__ = [
     "COVARIANCE_TYPES",
+    "SHAPE_NAMES",
     "Anchor",
     "Bound",
     "Coordinates",
@@ -37,14 +38,18 @@ __all__ = [
     "Kind",
     "LogNormalPrior",
     "Pull",
+    "ShapeName",
     "Spherical",
     "Tangent",
     "Tied",
+    "TiedDiagonal",
+    "TiedSpherical",
     "Zero",
     "anchor_rows",
     "common_noise",
     "component_covariance",
     "covariance_type",
+    "fitted_type",
     "noise_covariance",
     "one_for_each_row",
 ]

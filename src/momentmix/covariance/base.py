@@ -1,10 +1,10 @@
 """The interface of a covariance type, which is all that the rest of the package may use.
 
 A type is a subclass of :class:`Covariance`, and fits pass the class itself around as the ``kind``
-of a mixture. A new type is one file with such a class: it sets the class variables, provides every
-abstract method, overrides others where it can do better, and is listed in ``validation.py`` if
-users may name it. ``Variances`` holds what diagonal types share, and ``Matrices`` the same for the
-others.
+of a mixture. A new type is one such class beside its relatives: it sets the class variables,
+provides every abstract method, overrides others where it can do better, and is listed in
+``validation.py`` if users may name it. ``Variances`` holds what diagonal types share, and
+``Matrices`` the same for the others.
 
 Instance methods concern the covariances of the atoms of a distribution and use the array API.
 Class methods concern the type: its shapes, and NumPy arrays of these shapes during a fit.
@@ -13,15 +13,13 @@ Class methods concern the type: its shapes, and NumPy arrays of these shapes dur
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
-from momentmix.covariance.anchor import Anchor
-from momentmix.covariance.coordinates import Coordinates
-from momentmix.covariance.prior import LogNormalPrior
-from momentmix.covariance.tangent import Tangent
+from momentmix.covariance.coordinates import Coordinates, Tangent
+from momentmix.covariance.prior import Anchor, LogNormalPrior
 from momentmix.support.array import Array, namespace, to_numpy
 
 #: A variance of up to this multiple of the floor counts as being on it. A round number that was not
@@ -57,6 +55,10 @@ class Covariance(ABC):
     by_feature: ClassVar[bool] = False
     #: Whether there is one covariance for all components of a mixture, however many they are.
     common: ClassVar[bool] = False
+    #: Whether the covariances of a mixture are estimated together, so that mixtures take turns.
+    together: ClassVar[bool] = False
+    #: Whether the sum of two arrays of the type need not be one, so that it has no coordinates.
+    curved: ClassVar[bool] = False
 
     @classmethod
     def of(cls, array: Array, n: int) -> Covariance:
@@ -81,6 +83,15 @@ class Covariance(ABC):
     def negative(self) -> Covariance:
         """-Σ_i, for debiasing (Lemma A.4 of Pereira–Kileel–Kolda)."""
         return self.of(-self.array, self.n_features)
+
+    @property
+    def stacked(self) -> Array:
+        """The array with one entry for each stored covariance, also if it is common; (g, …)."""
+        return self.array[None, ...] if self.common else self.array
+
+    def _own_shape(self, stack: Array, n: int) -> Array:
+        """Reshape what belongs to g covariances of n features to an array of the type."""
+        return namespace(stack).reshape(stack, self.shape(stack.shape[0], n))
 
     @abstractmethod
     def variances(self) -> Array:
@@ -245,8 +256,16 @@ class Covariance(ABC):
 
     @classmethod
     def too_few(cls, counts: np.ndarray, n: int) -> np.ndarray:
-        """Whether ``counts`` samples have over twice the optimism of infinitely many samples."""
+        """Whether ``counts`` samples are too few to tell what a component looks like.
+
+        That is if they have over twice the optimism of infinitely many samples.
+        """
         return cls.optimism(counts, n) > 2 * cls.optimism(np.array([np.inf]), n)
+
+    @classmethod
+    def total_optimism(cls, counts: np.ndarray, n: int) -> float:
+        """The optimism of all components together."""
+        return float(cls.optimism(counts, n).sum())
 
     # The prior
 
@@ -265,11 +284,15 @@ class Covariance(ABC):
 
     @classmethod
     def prior(cls, n: int, strength: float | str | None) -> LogNormalPrior | None:
-        """The prior of a strength in rows, or of customary strength for a word; None if none."""
+        """The prior of a strength in rows, or of customary strength for a word; None if none.
+
+        With "auto", fits learn the strength.
+        """
         if strength is None:
             return None
         rows = cls.customary_strength(n) if isinstance(strength, str) else float(strength)
-        return cls.prior_of_rows(n, rows) if rows > 0 else None
+        prior = cls.prior_of_rows(n, rows) if rows > 0 else None
+        return replace(prior, customary=rows) if prior is not None and strength == "auto" else prior
 
     @staticmethod
     @abstractmethod
@@ -308,9 +331,14 @@ class Covariance(ABC):
         return array
 
     @classmethod
-    def stack(cls, first: np.ndarray, second: np.ndarray, m: int, n: int) -> Covariance:
-        """The covariances of two mixtures of m components one after the other."""
-        return cls.of(np.concatenate([first, second]), n)
+    def plain(cls) -> Kind:
+        """The type of a mixture with such covariances: this one, if it is not a matter of fits."""
+        return cls
+
+    @classmethod
+    def restrict(cls, shares: np.ndarray, array: np.ndarray) -> np.ndarray:
+        """The covariances of the type that are nearest in likelihood, which its own are already."""
+        return array
 
     # Lower bounds
 

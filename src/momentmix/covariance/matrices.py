@@ -1,6 +1,7 @@
-"""What the types with full matrices share: packing, definiteness, factors.
+"""Full covariances: a matrix for each component.
 
-``Full`` has one matrix for each component, ``Tied`` one for all.
+``Matrices`` is what all types with correlations share: packing, definiteness, factors. ``Full``
+has one matrix for each component, ``Tied``, in tied.py, one for all.
 """
 
 from __future__ import annotations
@@ -10,11 +11,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from momentmix.covariance.anchor import Anchor, anchor_rows
-from momentmix.covariance.base import NEAR_FLOOR, Bound, Covariance, refuse_degenerate
-from momentmix.covariance.coordinates import MatrixCoordinates
-from momentmix.covariance.eigen import eigen
-from momentmix.covariance.tangent import MatrixTangent
+from momentmix.covariance.base import NEAR_FLOOR, Bound, Covariance, optimism_of, refuse_degenerate
+from momentmix.covariance.coordinates import MatrixCoordinates, MatrixTangent, eigen
+from momentmix.covariance.prior import Anchor, LogNormalPrior, PullOfMatrices, anchor_rows
 from momentmix.support.array import (
     Array,
     array_device,
@@ -24,6 +23,19 @@ from momentmix.support.array import (
     namespace,
     read_only,
 )
+
+
+def symmetrise(array: Array, name: str) -> Array:
+    """Matrices (…, n, n) without the rounding errors by which they differ from their transpose."""
+    xp = namespace(array)
+    size = float(xp.max(xp.abs(array)))
+    skew = float(xp.max(xp.abs(array - array.mT)))
+    if skew > 1e4 * xp.finfo(array.dtype).eps * size:
+        raise ValueError(
+            f"{name} must be symmetric, but differ from their transpose by {skew:g}; "
+            "symmetrise them with (S + S.T) / 2 if that is what they mean"
+        )
+    return (array + array.mT) / 2
 
 
 class Matrices(Covariance):
@@ -62,10 +74,6 @@ class Matrices(Covariance):
 
     def collect_matrices(self, weights: Array, G: Array) -> Array:
         return self._own_shape(self._pool(weights, G), self.n_features)
-
-    def _own_shape(self, stack: Array, n: int) -> Array:
-        """Reshape matrices (g, …) of n features to an array of the type."""
-        return namespace(stack).reshape(stack, self.shape(stack.shape[0], n))
 
     def root(self) -> Array:
         xp = namespace(self.array)
@@ -144,16 +152,9 @@ class Matrices(Covariance):
 
     @staticmethod
     def check(array: Array, name: str) -> Array:
+        array = symmetrise(array, name)
         xp = namespace(array)
         eps = xp.finfo(array.dtype).eps
-        size = float(xp.max(xp.abs(array)))
-        skew = float(xp.max(xp.abs(array - array.mT)))
-        if skew > 1e4 * eps * size:
-            raise ValueError(
-                f"{name} must be symmetric, but differ from their transpose by {skew:g}; "
-                "symmetrise them with (S + S.T) / 2 if that is what they mean"
-            )
-        array = (array + array.mT) / 2
         values = xp.linalg.eigvalsh(array)
         lowest, highest = xp.min(values, axis=-1), xp.max(xp.abs(values), axis=-1)
         tolerance = 100 * array.shape[-1] * eps * highest
@@ -278,3 +279,42 @@ def _relative(array: np.ndarray, root: np.ndarray) -> np.ndarray:
     """R⁻¹ΣR⁻ᵀ, symmetric, for a root R of a floor."""
     relative = np.linalg.solve(root, np.linalg.solve(root, array).swapaxes(-1, -2))
     return np.asarray((relative + relative.swapaxes(-1, -2)) / 2)
+
+
+class Full(Matrices):
+    """Any symmetric Σ_i; array (g, n, n)."""
+
+    name = "full"
+
+    def matrices(self) -> Array:
+        return self.stacked
+
+    @staticmethod
+    def shape(m: int, n: int) -> tuple[int, ...]:
+        return (m, n, n)
+
+    @staticmethod
+    def free_parameters(m: int, n: int) -> int:
+        return m * (n * (n + 1) // 2)
+
+    @staticmethod
+    def estimate(shares: np.ndarray, means: np.ndarray, seconds: np.ndarray) -> np.ndarray:
+        n = means.shape[1]
+        matrices = seconds[:, packing(n)[1]].reshape(-1, n, n)
+        return np.asarray(matrices - means[:, :, None] * means[:, None, :])
+
+    @staticmethod
+    def optimism(counts: np.ndarray, n: int) -> np.ndarray:
+        return optimism_of(n * (n + 3) / 2, counts, n + 2)
+
+    @staticmethod
+    def prior_of_rows(n: int, rows: float) -> LogNormalPrior | None:
+        return LogNormalPrior(PullOfMatrices, rows)
+
+    @staticmethod
+    def repeat(m: int, matrix: np.ndarray) -> np.ndarray:
+        return np.tile(matrix, (m, 1, 1))
+
+    @staticmethod
+    def gradient_of_matrices(weights: np.ndarray, G: np.ndarray) -> np.ndarray:
+        return np.moveaxis(weights[:, None, None, None] * G, 0, 1)

@@ -1,26 +1,50 @@
-"""A prior on the covariances of a mixture: they may differ, but seldom by orders of magnitude.
+"""What holds covariances: a prior towards each other, and an anchor under gaps.
 
-The logarithms of the covariances are normal about a common matrix L, which is estimated too:
+The prior says that the covariances of a mixture may differ, but seldom by orders of magnitude.
+Their logarithms are normal about a common matrix L, which is estimated too:
 
     penalty = ν/4 Σ_k ‖log Σ_k - L‖²,   smallest for L = (1/m) Σ_k log Σ_k.
 
 exp L is the geometric mean of the covariances. Near it, the penalty is that of ν rows with the
 covariance exp L in each component (ν/2 times twice the Kullback–Leibler divergence). So ν is a
 number of rows, and the prior hardly matters beside many more. It has no scale of its own: only
-ratios of covariances count.
+ratios of covariances count. How alike the covariances of a mixture are can be seen from them, so ν
+can be learned (``LogNormalPrior.learned``).
+
+The anchor is for data with gaps: each component gets a few artificial rows with a common
+covariance. The variance in a direction that involves many features is known only from rows that
+show all these features. If gaps leave few such rows, covariances that are all flat in that
+direction make the rows arbitrarily likely, and the prior does not prevent that. So the anchor is a
+ridge prior in the sense of Schafer (Analysis of Incomplete Multivariate Data, 1997, section 5.2.3)
+with the covariance Ψ of one Gaussian fitted to all rows:
+
+    penalty = ε/2 Σ_k (log det Σ_k + tr Ψ Σ_k⁻¹ - log det Ψ - n).
+
+It is that of ε rows of covariance Ψ in each component, less its minimum, which is at Σ_k = Ψ.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
+from scipy.special import gammaln
 
-from momentmix.covariance.eigen import eigen
+from momentmix.covariance.coordinates import eigen
 
 #: Beyond so many times the rows, covariances are equal to eight digits, and arithmetic loses them.
 MOST_STRENGTH = 1e8
+#: The strengths among which one is learned, in units of the customary one. They are a factor of two
+#: apart, because the effect of a strength changes slowly, and because fits that differ a little
+#: should learn the same. With weaker ones, components collapse onto rows with equal values; with
+#: the strongest, covariances are as good as equal.
+SHARES = 2.0 ** np.arange(-1, 9)
+#: The evidence is lowered by the square of the logarithm of a share, divided by this number. So the
+#: share is taken to be within a factor of exp 2 = 7 of 1 in two tables of three, as it was in the
+#: tables that were tried.
+SPREAD = 8.0
 
 
 def _group_means(values: np.ndarray, groups: int) -> np.ndarray:
@@ -34,13 +58,15 @@ class LogNormalPrior:
     """log Σ_k is normal about L with the weight of ``strength`` rows; ``centre`` fixes L if given.
 
     ``pull`` does the arithmetic for variances or matrices; each variance occurs ``times`` times in
-    Σ. The prior has no effect on a single covariance or on one that all components share.
+    Σ. The prior has no effect on a single covariance or on one that all components share. If the
+    ``customary`` strength is given, the strength of a fit is learned, with that as a first guess.
     """
 
     pull: type[Pull]
     strength: float
     times: int = 1
     centre: np.ndarray | None = None
+    customary: float | None = None
 
     def at(self, covariances: np.ndarray, groups: int = 1) -> Pull:
         """Evaluate the prior at the covariances of some mixtures, stored one after the other."""
@@ -79,15 +105,71 @@ class LogNormalPrior:
         """The same prior with L fixed at ``centre``."""
         return replace(self, centre=centre)
 
+    def learned(self, counts: np.ndarray, scatter: np.ndarray, at: Pull) -> LogNormalPrior:
+        """The same with the strength under which the scatter C_k of n_k rows is most probable.
+
+        ``at`` is the prior at the covariances of the fit, and ``counts`` (m,) are the n_k.
+        """
+        if self.customary is None or len(counts) < 2:
+            return self
+        rows, size = self.times * np.maximum(counts - 1, 0), scatter.shape[-1] if at.joint else 1
+        spectra = self.times * counts[:, None] * np.maximum(at.spectra(scatter), 0)
+        degrees = self.times * self.customary * SHARES + size + 1
+        evidence = log_evidence(degrees, rows, spectra, size) - np.log(SHARES) ** 2 / SPREAD
+        return replace(self, strength=float(self.customary * SHARES[np.argmax(evidence)]))
+
+
+#: The halvings of an interval of log scales of a few units, which leave an error of about 1e-8.
+HALVINGS = 30
+
+
+def log_evidence(
+    degrees: np.ndarray, rows: np.ndarray, spectra: np.ndarray, size: int
+) -> np.ndarray:
+    """How probable scatter matrices W_k are if covariances are drawn about a common one; (g,).
+
+    The covariance of component k has an inverse Wishart distribution with d ``degrees`` and scale
+    u Λ, and W_k given it a Wishart distribution with f_k degrees, ``rows`` (m,). If e_k are the
+    eigenvalues of Λ^(-1/2) W_k Λ^(-1/2), the logarithm is, up to a constant,
+
+        Σ_k [log Γ_n((d + f_k)/2) - log Γ_n(d/2) + (d/2) Σ_j log u - (d + f_k)/2 Σ_j log(u + e_kj)]
+
+    at its maximum over u, which bisection finds: the slope falls in log u. Such matrices have
+    ``size`` n; ``spectra`` (m, q) may hold those of q / n independent ones. The result is one
+    number for each d (g,). It stands in for the evidence of the log-normal prior, which has no
+    closed form; both have nearly the same spread for large d. O(g m q).
+    """
+    m, q = spectra.shape
+    half, own = degrees / 2, (degrees[:, None] + rows) / 2  # (g,), (g, m)
+    places = np.arange(size) / 2
+    gammas = gammaln(own[:, :, None] - places).sum(axis=(1, 2))
+    gammas -= m * gammaln(half[:, None] - places).sum(axis=1)
+    logs = np.log(np.maximum(spectra, 1e-12 * max(float(spectra.max()), 1e-300)))
+    middle = np.log(m * half / np.maximum(rows.sum() / 2, 1e-300))
+    low, high = middle + logs.min(), middle + logs.max()
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        shares = 1 / (1 + np.exp(logs - middle[:, None, None]))  # u / (u + e)
+        rising = m * q * half > np.sum(own[:, :, None] * shares, axis=(1, 2))
+        low, high = np.where(rising, middle, low), np.where(rising, high, middle)
+    beside = np.logaddexp(middle[:, None, None], logs)
+    spread = m * q * half * middle - np.sum(own[:, :, None] * beside, axis=(1, 2))
+    return np.asarray(q / size * gammas + spread)
+
 
 class Pull(ABC):
     """The prior evaluated at covariances Σ_k: penalties, gradients and a step of the M-step."""
 
+    joint: ClassVar[bool]  # the directions of a component belong to one matrix
     centre: np.ndarray  # L
     penalties: np.ndarray  # (m,), of each component
 
     @abstractmethod
     def __init__(self, prior: LogNormalPrior, covariances: np.ndarray, groups: int) -> None: ...
+
+    @abstractmethod
+    def spectra(self, scatter: np.ndarray) -> np.ndarray:
+        """The eigenvalues of Λ^(-1/2) C_k Λ^(-1/2) for Λ = exp L and scatter C_k; (m, any)."""
 
     @abstractmethod
     def gradients(self) -> np.ndarray:
@@ -110,6 +192,8 @@ class Pull(ABC):
 class PullOfVariances(Pull):
     """The prior for variances, entry by entry. A spherical one counts for each of n features."""
 
+    joint = False
+
     def __init__(self, prior: LogNormalPrior, variances: np.ndarray, groups: int) -> None:
         self.prior, self.groups = prior, groups
         self.strength, self.variances = prior.strength, variances
@@ -118,6 +202,9 @@ class PullOfVariances(Pull):
         self.away = logs - self.centre
         squares = (self.away**2).reshape(len(logs), -1).sum(axis=1)
         self.penalties = prior.strength / 4 * prior.times * squares
+
+    def spectra(self, scatter: np.ndarray) -> np.ndarray:
+        return np.asarray((scatter / np.exp(self.centre)).reshape(len(scatter), -1))
 
     def gradients(self) -> np.ndarray:
         return np.asarray(self.strength / 2 * self.prior.times * self.away / self.variances)
@@ -134,6 +221,8 @@ class PullOfVariances(Pull):
 
 class PullOfMatrices(Pull):
     """The prior for matrices, with one eigendecomposition for each component."""
+
+    joint = True
 
     def __init__(self, prior: LogNormalPrior, matrices: np.ndarray, groups: int) -> None:
         self.prior, self.groups = prior, groups
@@ -156,6 +245,11 @@ class PullOfMatrices(Pull):
         slopes = (logs[:, :, None] - logs[:, None, :]) / np.where(near, 1.0, gaps)
         return np.where(near, 1 / values[:, :, None], slopes)
 
+    def spectra(self, scatter: np.ndarray) -> np.ndarray:
+        values, vectors = eigen(self.centre[0])
+        whitener = vectors * np.exp(-values / 2)
+        return eigen(whitener.T @ scatter @ whitener)[0]
+
     def gradients(self) -> np.ndarray:
         inside = self._slopes() * self.away
         return np.asarray(self.strength / 2 * self.vectors @ inside @ self.vectors.swapaxes(1, 2))
@@ -177,3 +271,43 @@ class PullOfMatrices(Pull):
             drift = self.prior.drift(moved, rows, self.groups)
             result = result + nu / rows * (root @ drift @ root)
         return np.asarray((result + result.swapaxes(1, 2)) / 2)
+
+
+#: The factor in ``anchor_rows``; it matters only for data with gaps. Chosen on the tables TUNED of
+#: benchmarks/real.py by the likelihood of held-out rows.
+STRENGTH = 0.25
+
+
+def anchor_rows(n: int, share: float, whole: float) -> float:
+    """ε for n features, a share of cells that are gaps, and ``whole`` rows without gaps.
+
+    A matrix has n² entries, and gaps hide the given share of the rows from each. Once there are n
+    complete rows for each component, they begin to determine the matrix, so ε decreases.
+    """
+    return STRENGTH * n**2 * share * n / (n + whole)
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """The prior of ε ``rows`` in coordinates where Ψ = I, for each matrix or a shared one."""
+
+    rows: float
+
+    def penalties(self, matrices: np.ndarray, groups: int = 1) -> np.ndarray:
+        """The penalties of S mixtures, whose matrices are stored one after the other; (S,)."""
+        values = np.maximum(np.linalg.eigvalsh(matrices).reshape(groups, -1), 1e-300)
+        return np.asarray(self.rows / 2 * np.sum(np.log(values) + 1 / values - 1, axis=1))
+
+    def gradients(self, matrices: np.ndarray) -> np.ndarray:
+        """The gradients of the penalties in the matrices."""
+        inverse = np.linalg.inv(matrices)
+        return np.asarray(self.rows / 2 * (inverse - inverse @ inverse))
+
+    def pool(self, counts: np.ndarray, scatter: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Add the artificial rows to counts (m,) and scatter: new counts and covariances.
+
+        Scatter is (m, n, n), or (n, n) for all components together.
+        """
+        own = counts.sum() if scatter.ndim == 2 else counts[:, None, None]
+        together = (own * scatter + self.rows * np.eye(scatter.shape[-1])) / (own + self.rows)
+        return counts + self.rows, np.asarray(together)

@@ -7,16 +7,24 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from momentmix.covariance.base import Covariance, Kind
-from momentmix.covariance.diagonal import Diagonal
-from momentmix.covariance.full import Full
-from momentmix.covariance.spherical import Spherical
-from momentmix.covariance.tied import Tied
+from momentmix.covariance.matrices import Full, symmetrise
+from momentmix.covariance.shapes import SHAPES
+from momentmix.covariance.tied import Tied, TiedDiagonal, TiedSpherical
+from momentmix.covariance.variances import Diagonal, Spherical
 from momentmix.support.array import Array, ArrayLike, all_finite, as_float_array, namespace
 
 #: What users call the types that a mixture may have.
-CovarianceName: TypeAlias = Literal["full", "tied", "diag", "spherical"]
-_KINDS: dict[str, Kind] = {kind.name: kind for kind in (Full, Tied, Diagonal, Spherical)}
+CovarianceName: TypeAlias = Literal[
+    "full", "tied", "diag", "spherical", "tied-diag", "tied-spherical"
+]
+#: The shapes after mclust that a fit of a likelihood may have beside these.
+ShapeName: TypeAlias = Literal["VEI", "EVI", "VEE", "EVE", "VVE", "EEV", "VEV", "EVV"]
+_KINDS: dict[str, Kind] = {
+    kind.name: kind for kind in (Full, Tied, Diagonal, Spherical, TiedDiagonal, TiedSpherical)
+}
 COVARIANCE_TYPES = tuple(_KINDS)
+_SHAPES: dict[str, Kind] = {kind.name: kind for kind in SHAPES}
+SHAPE_NAMES = tuple(_SHAPES)
 
 
 def covariance_type(name: object) -> Kind:
@@ -26,21 +34,33 @@ def covariance_type(name: object) -> Kind:
     return _KINDS[name]
 
 
+def fitted_type(name: object) -> Kind:
+    """The type with this name, or the shape after mclust, which only a fit can have."""
+    return _SHAPES[name] if isinstance(name, str) and name in _SHAPES else covariance_type(name)
+
+
 def component_covariance(
-    name: str, array: ArrayLike, m: int, n: int, argument: str = "covariances"
+    name: str,
+    array: ArrayLike,
+    m: int,
+    n: int,
+    argument: str = "covariances",
+    *,
+    signed: bool = False,
 ) -> Covariance:
     """The covariance of a mixture of m components in n features, checked.
 
-    ``argument`` is what the user calls the array, for errors.
+    ``argument`` is what the user calls the array, for errors. A ``signed`` one need not be positive
+    semidefinite.
     """
     kind = covariance_type(name)
-    array = as_float_array(array, argument, (1, 2, 3))
+    array = as_float_array(array, argument, (0, 1, 2, 3))
     if tuple(array.shape) != kind.shape(m, n):
         raise ValueError(
             f"{argument} must have shape {kind.shape(m, n)} for covariance_type={name!r} with {m} "
             f"component(s) and {n} feature(s), but have shape {tuple(array.shape)}"
         )
-    return _check(kind, array, n, argument)
+    return _check(kind, array, n, argument, signed)
 
 
 def common_noise(array: ArrayLike, n: int, name: str = "covariance") -> Covariance:
@@ -116,8 +136,12 @@ def _first_refused(kind: Kind, array: Array, n: int, name: str) -> int:
     return start
 
 
-def _check(kind: Kind, array: Array, n: int, name: str) -> Covariance:
-    """Check that covariances are finite, symmetric and positive semidefinite."""
+def _check(kind: Kind, array: Array, n: int, name: str, signed: bool = False) -> Covariance:
+    """Check that covariances are finite, symmetric and, if not signed, positive semidefinite."""
     if not all_finite(array):
         raise ValueError(f"{name} must be finite, but holds NaN or infinity")
-    return kind.of(kind.check(array, name), n)
+    if not signed:
+        array = kind.check(array, name)
+    elif not kind.diagonal:
+        array = symmetrise(array, name)
+    return kind.of(array, n)

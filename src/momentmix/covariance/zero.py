@@ -7,10 +7,8 @@ from typing import NoReturn
 import numpy as np
 
 from momentmix.covariance.base import Bound, Covariance
-from momentmix.covariance.diagonal import Diagonal
-from momentmix.covariance.spherical import Spherical
-from momentmix.covariance.tangent import VarianceTangent
-from momentmix.covariance.variances import Variances
+from momentmix.covariance.coordinates import VarianceTangent
+from momentmix.covariance.variances import Diagonal, Spherical, Variances
 from momentmix.support.array import Array
 
 
@@ -93,10 +91,6 @@ class Zero(Variances):
     @staticmethod
     def transform(array: np.ndarray, A: Bound) -> np.ndarray:
         return array
-
-    @classmethod
-    def stack(cls, first: np.ndarray, second: np.ndarray, m: int, n: int) -> Zero:
-        return cls(n)
 
     bound = staticmethod(Spherical.bound)
 

@@ -1,5 +1,4 @@
 """Symmetric CP decompositions of moments (§5 of Pereira–Kileel–Kolda)."""
 
-from momentmix.decomposition.symmetric_cp import SymmetricCP, symmetric_cp
-
-__all__ = ["SymmetricCP", "symmetric_cp"]
+from momentmix.decomposition.symmetric_cp import SymmetricCP as SymmetricCP
+from momentmix.decomposition.symmetric_cp import symmetric_cp as symmetric_cp

@@ -14,18 +14,21 @@ from typing import Literal
 import numpy as np
 
 from momentmix.covariance import Zero
-from momentmix.data.sources import AtomData, Data, data_of
 from momentmix.decomposition.subspace import estimate_rank
 from momentmix.decomposition.terms import TermInit, TermSearch
-from momentmix.matching.fit import Fit
-from momentmix.matching.identifiability import check_rank
-from momentmix.matching.matching import Augmentation, SolverName
+from momentmix.distributions.moment_tensors import MomentTensors
+from momentmix.fit import Fit
+from momentmix.matching.model import Augmentation, SolverName
+from momentmix.matching.orders import check_rank
 from momentmix.moments.atoms import Atoms, Gradient
-from momentmix.moments.distribution import AtomDistribution, Distribution
+from momentmix.moments.functions import AtomDistribution, Distribution
 from momentmix.moments.orders import Order, is_single, order_weights, whole_order
-from momentmix.support.array import Array
+from momentmix.rows.data import AtomData, MomentData, TensorData, data_of
+from momentmix.support.array import Array, to_numpy
 from momentmix.support.checks import generator, number, one_of, whole_number
-from momentmix.support.warnings import warn_user
+from momentmix.support.messages import warn_user
+from momentmix.tensors.dense import pack, sym
+from momentmix.tensors.packed import order_slice, total_size
 
 INITS: tuple[TermInit, ...] = ("auto", "random", "spectral")
 SOLVERS: tuple[SolverName, ...] = ("auto", "gauss-newton", "lbfgs")
@@ -87,6 +90,14 @@ class SymmetricCP(AtomDistribution):
         """The terms as Gaussians without width."""
         return Atoms(self.weights, self.vectors, Zero(self.n_features), np)
 
+    def kruskal(self, order: int) -> tuple[np.ndarray, list[np.ndarray]]:
+        """The Kruskal tensor of one order: weights (rank,), and a factor (n, rank) for each index.
+
+        TensorLy takes the pair itself, and pyttb ``ktensor(factors, weights)``. A symmetric one of
+        theirs comes back as ``Atoms(weights, factors[0].T)``.
+        """
+        return self.weights, [self.vectors.T] * whole_order(order)
+
     def as_gradient(self, weights: Array, means: Array, covariances: Array | None) -> Gradient:
         """Name the derivatives by what they are taken in; there are no covariances."""
         return Gradient(weights, means, None)
@@ -97,7 +108,7 @@ class SymmetricCP(AtomDistribution):
 
 
 def symmetric_cp(
-    P: Distribution,
+    P: Distribution | np.ndarray,
     rank: int | Literal["auto"],
     order: Order,
     *,
@@ -118,9 +129,9 @@ def symmetric_cp(
 
     Parameters
     ----------
-    P : Samples, MomentTensors or Mixture
+    P : Samples, MomentTensors, Mixture or array of shape (n,) * d
         The distribution whose moment is decomposed. Samples with ``noise_covariance`` have that
-        noise taken out.
+        noise taken out. An array is a symmetric tensor itself.
     rank : int or "auto"
         The number of terms. "auto" counts those that stand out from sampling noise.
     order : int or sequence of float
@@ -187,8 +198,8 @@ def symmetric_cp(
     >>> bool(np.min(np.max(cp.vectors @ truth.T, axis=0)) > 0.99)
     True
     """
-    data = data_of(P)
     w = _weights_over_orders(order, weights)
+    data = _tensor_data(P, w) if isinstance(P, np.ndarray) and P.ndim > 2 else data_of(P)
     one_of("init", init, INITS)
     one_of("solver", solver, SOLVERS)
     whole_number("n_init", n_init, 1, "auto")
@@ -219,6 +230,29 @@ def symmetric_cp(
     )
     count = None if n_init == "auto" else int(n_init)
     return _solution(search, search.solve(init, count, rng, verbose))
+
+
+def _tensor_data(T: np.ndarray, w: Sequence[float]) -> TensorData:
+    """A symmetric tensor as moments that have it as their highest order.
+
+    The second moment, which gives a scale and a subspace, is that of its slices. The other lower
+    orders are 0, and do not count.
+    """
+    n, d = T.shape[0], T.ndim
+    if not is_single(w) or d != len(w) - 1:
+        raise ValueError(
+            f"an array of {d} dimensions has order {d} alone, so give order={d} without weights"
+        )
+    packed = np.zeros(total_size(n, d))
+    packed[0], packed[order_slice(n, d)] = 1.0, pack(T)
+    difference = float(np.max(np.abs(T - to_numpy(sym(T))), initial=0.0))
+    if not difference <= 1e-8 * float(np.max(np.abs(T), initial=0.0)):
+        raise ValueError(f"the array must be symmetric, but differs from sym(T) by {difference:g}")
+    if not (size := float(np.linalg.norm(T))):
+        raise ValueError("the array is zero, so there is nothing to find")
+    slices = (T / size).reshape(n, -1)
+    packed[order_slice(n, 2)] = pack(slices @ slices.T * size ** (2 / d))
+    return TensorData(MomentTensors.from_sums(1, np.zeros(n), packed, d))
 
 
 def _solution(search: TermSearch, fit: Fit) -> SymmetricCP:
@@ -283,7 +317,7 @@ def _weights_over_orders(order: Order, weights: Sequence[float] | None) -> list[
     return w
 
 
-def _check_order(data: Data, order: int) -> None:
+def _check_order(data: MomentData, order: int) -> None:
     if data.order is not None and data.order < order:
         raise ValueError(
             f"these moments were kept up to order {data.order}, not {order}; "

@@ -14,26 +14,32 @@ import numpy as np
 from scipy.optimize import nnls
 
 from momentmix.covariance import Zero
-from momentmix.data.frame import Frame
-from momentmix.data.parameters import Parameters
-from momentmix.data.sources import Data, Deflated, MomentSource, Rescaled, as_tensors
-from momentmix.decomposition.spectral import decompose, halves, highest_rank
-from momentmix.decomposition.subspace import ROUNDS, augment, leading_subspace, second_moment
-from momentmix.matching.costs import is_explicit, tensors_pay
+from momentmix.decomposition.subspace import (
+    ROUNDS,
+    augment,
+    decompose,
+    halves,
+    highest_rank,
+    leading_subspace,
+    second_moment,
+)
+from momentmix.fit import Fit, Parameters
 from momentmix.matching.estimate import match_moments
-from momentmix.matching.fit import Fit
-from momentmix.matching.matching import (
+from momentmix.matching.model import (
     Augmentation,
     Matched,
     Model,
     MomentMatching,
     SolverName,
+    normal_points,
 )
-from momentmix.matching.starts import normal_points
+from momentmix.matching.orders import is_explicit, tensors_pay
 from momentmix.moments.atoms import Atoms
 from momentmix.moments.orders import is_single
+from momentmix.rows.data import Deflated, MomentData, MomentSource, Rescaled, as_tensors
+from momentmix.rows.frame import Frame
 from momentmix.solvers import Callback
-from momentmix.support.progress import Progress
+from momentmix.support.messages import Progress
 from momentmix.tensors.dense import packed_size
 
 TermInit = Literal["auto", "random", "spectral"]
@@ -88,7 +94,7 @@ class TermMatching(MomentMatching):
     #: wrong. This is a round number that was not tuned.
     agreeing = 3
 
-    def __init__(self, model: Model, data: Data, rng: np.random.Generator) -> None:
+    def __init__(self, model: Model, data: MomentData, rng: np.random.Generator) -> None:
         super().__init__(model, data, data.moments(model.order) if model.explicit else None)
         self.data, self.rng = data, rng
 
@@ -183,7 +189,7 @@ class TermSearch:
 
     def __init__(
         self,
-        data: Data,
+        data: MomentData,
         rank: int,
         weights: Sequence[float],
         *,
@@ -247,7 +253,7 @@ class TermSearch:
         passes = passes * self.data.passes
         return self._in_units(replace(fit, n_passes=fit.n_passes + passes), unit)
 
-    def _scale(self, data: Data, unit: float) -> Data:
+    def _scale(self, data: MomentData, unit: float) -> MomentData:
         """The data in another unit, as moment tensors if those are cheaper."""
         rows = data.rows
         if rows > 1000 and tensors_pay(rows, Zero, self.rank, data.n, self.d):

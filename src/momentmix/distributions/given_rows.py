@@ -6,11 +6,17 @@ import numpy as np
 
 from momentmix.moments.atoms import Atoms
 from momentmix.observed import Evaluated, Gaussians, ObservedRows
-from momentmix.observed.draws import noise_draws, normal_draws
-from momentmix.support.array import Array, namespace, to_numpy
+from momentmix.observed.completed import noise_draws, normal_draws
+from momentmix.support.array import Array, index_array, namespace, to_numpy, without_graph
 
 #: About how many random rows are made at a time. A round number that affects only memory and speed.
 DRAWN_ROWS = 100_000
+#: Where all log densities of a row are below minus this, they are compared by their differences. A
+#: round number that was not tuned; in float64 such numbers have an error of about 1e-11.
+FAR = 1e5
+#: Differences of rows are multiplied by this, so that sums of them do not overflow. A power of two
+#: costs no digit, and this one leaves differences within the range of float32.
+_SMALLER = 2.0**-30
 
 
 class MixtureGiven:
@@ -21,7 +27,11 @@ class MixtureGiven:
     """
 
     def __init__(self, atoms: Atoms, rows: ObservedRows) -> None:
-        self.rows, self.weights = rows, to_numpy(atoms.weights).astype(np.float64)
+        self.atoms, self.rows, self.weights = (
+            atoms,
+            rows,
+            to_numpy(atoms.weights).astype(np.float64),
+        )
         means, n = to_numpy(atoms.means).astype(np.float64), rows.n
         self.separate = rows.is_separate(atoms.covariance.diagonal)
         covariance = atoms.covariance
@@ -43,9 +53,25 @@ class MixtureGiven:
         self.rows.each(self.gaussians, block)
         return result
 
+    def log_odds(self) -> np.ndarray:
+        """``log_joint`` up to a number for each row, exact however far out if there is no noise."""
+        result = self.log_joint()
+        if self.rows.noise is not None:
+            return result
+        far = np.flatnonzero(result.max(axis=1, initial=-np.inf) < -FAR)
+        # NumPy 2.0 gives the inverse two dimensions.
+        patterns, which = np.unique(self.rows.seen[far], axis=0, return_inverse=True)
+        for k, seen in enumerate(patterns):
+            own, features = far[which.ravel() == k], np.flatnonzero(seen)
+            means = to_numpy(self.atoms.means).astype(np.float64)[:, features]
+            covariance = self.atoms.on(means).covariance.marginal(features)
+            atoms = Atoms(self.weights, means, covariance)
+            result[own] = log_odds(atoms, result[own], self.rows.X[own][:, features])
+        return result
+
     def probabilities(self) -> np.ndarray:
         """The probabilities of the components; (p, m)."""
-        return to_numpy(probabilities(self.log_joint()))
+        return to_numpy(probabilities(self.log_odds()))
 
     def means(self) -> np.ndarray:
         """E[v_i | x_i]; (p, n)."""
@@ -124,25 +150,70 @@ class MixtureGiven:
         return v + away.expected(Gaussians(np.zeros((1, rows.n)), covariance))
 
 
-def shares_at(atoms: Atoms, log_joint: Array, x: Array) -> Array:
-    """The probabilities of the components at one point x (n,), from log λ_j N(x; μ_j, Σ_j); (m,).
+def log_odds(atoms: Atoms, log_joint: Array, X: Array) -> Array:
+    """log λ_j N(x; μ_j, Σ_j), up to a number for each row x of X that all components share; (p, m).
 
-    Where all densities are 0 to float64, only the components that x is nearest to count.
+    ``log_joint`` are the same logarithms with that number, which takes their digits where x is far
+    from all components. There those of the nearest component r are subtracted. If Σ_j⁻¹ = W_jᵀW_j,
+        ‖W_j(x - μ_j)‖² - ‖W_r(x - μ_r)‖² = d · (d + 2W_r(x - μ_r)),
+        d = (W_j - W_r)(x - μ_r) - W_j(μ_j - μ_r),
+    in which whatever the two components have in common is 0 exactly.
     """
-    xp = atoms.xp
-    if not bool(xp.any(log_joint > -float("inf"))):
-        whitener, log_root = atoms.covariance.whitener()
-        assert not isinstance(atoms.weights, float)
-        away = x[None, :] - atoms.means
-        away = away / xp.max(xp.abs(away))  # the squares of which are numbers
-        each = [atoms.covariance.apply(whitener, j, away[j : j + 1, :]) for j in range(len(atoms))]
-        squares = xp.stack([xp.sum(w * w) for w in each])
-        counts = atoms.weights > 0
-        least = xp.min(xp.where(counts, squares, xp.full_like(squares, float("inf"))))
-        with np.errstate(divide="ignore"):
-            logs = xp.log(atoms.weights) + log_root
-        log_joint = xp.where(squares <= least, logs, xp.full_like(logs, -float("inf")))
-    return probabilities(log_joint[None, :])[0, :]
+    xp, covariance = atoms.xp, atoms.covariance
+    far_out = xp.all(log_joint < -FAR, axis=1)
+    if not bool(xp.any(far_out)):
+        return log_joint
+    far = np.flatnonzero(to_numpy(far_out))
+    X = xp.take(X, index_array(far, X), axis=0)
+    whitener, log_root = covariance.whitener()
+    assert not isinstance(atoms.weights, float)
+    with np.errstate(divide="ignore"):
+        constants = xp.log(atoms.weights) + log_root
+    nearest = _nearest(atoms, whitener, X)
+    p, parts = int(log_joint.shape[0]), [log_joint]
+    place = np.arange(p)  # of each row of the result among those of the parts
+    place[far[np.argsort(nearest, kind="stable")]] = p + np.arange(len(far))
+    for r in np.unique(nearest).tolist():
+        own = index_array(np.flatnonzero(nearest == r), X)
+        parts.append(constants - _excess(atoms, whitener, xp.take(X, own, axis=0), r) / 2)
+    return xp.take(xp.concat(parts), index_array(place, X), axis=0)
+
+
+def _excess(atoms: Atoms, whitener: Array, X: Array, r: int) -> Array:
+    """‖W_j(x - μ_j)‖² - ‖W_r(x - μ_r)‖² for each row x and component j; (p, m)."""
+    xp, covariance = atoms.xp, atoms.covariance
+    first, columns = 0 if covariance.shared else r, []
+    apart = whitener - whitener[first : first + 1, ...]
+    with np.errstate(over="ignore", invalid="ignore"):
+        away = _SMALLER * (X - atoms.means[r, :])
+        twice = 2 * covariance.apply(whitener, r, away)
+        for j in range(len(atoms)):
+            shift = _SMALLER * (atoms.means[j : j + 1, :] - atoms.means[r, :])
+            shift = covariance.apply(whitener, j, shift)
+            d = covariance.apply(apart, j, away) - shift
+            # Divided by its size, so that no two terms overflow with different signs.
+            size = xp.max(xp.abs(d), axis=1, keepdims=True)
+            size = xp.where(size > 0, size, xp.ones_like(size))
+            columns.append(xp.sum(d / size * (d + twice), axis=1) * size[:, 0])
+        excess = xp.stack(columns, axis=1)
+        # Where a row's would overflow, all of them stay smaller, and compare alike.
+        limit = float(xp.finfo(excess.dtype).max)
+        most = xp.max(xp.abs(excess), axis=1, keepdims=True)
+        scale = xp.where(most < limit, most, limit * xp.ones_like(most)) / (limit / 4)
+        return excess / xp.where(scale > _SMALLER**2, scale, _SMALLER**2 * xp.ones_like(scale))
+
+
+def _nearest(atoms: Atoms, whitener: Array, X: Array) -> np.ndarray:
+    """The component of positive weight from which each row is the fewest deviations away; (p,)."""
+    xp, m, means = atoms.xp, len(atoms), without_graph(atoms.means)
+    away = [without_graph(X) - means[j, :] for j in range(m)]
+    sizes = [xp.max(xp.abs(each), axis=1, keepdims=True) for each in away]
+    size = xp.max(xp.stack(sizes), axis=0)  # the squares of what is divided by it are numbers
+    factors = without_graph(whitener)
+    with np.errstate(over="ignore"):
+        whitened = [atoms.covariance.apply(factors, j, away[j] / size) for j in range(m)]
+        squares = to_numpy(xp.stack([xp.sum(w * w, axis=1) for w in whitened], axis=1))
+    return np.asarray(np.where(to_numpy(atoms.weights > 0), squares, np.inf).argmin(axis=1))
 
 
 def probabilities(log_joint: Array) -> Array:

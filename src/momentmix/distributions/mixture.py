@@ -1,32 +1,26 @@
-"""Mixture: a Gaussian mixture model, immutable."""
+"""Mixture: a Gaussian mixture model, immutable.
+
+It may have a background, a constant density for rows that belong to no component.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
 from os import PathLike
+from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from momentmix.covariance import component_covariance
-from momentmix.distributions.background import Background
-from momentmix.distributions.features import (
-    Features,
-    check_names,
-    checked_values,
-    feature_positions,
-    refuse_overflow,
-)
-from momentmix.distributions.given_rows import (
-    MixtureGiven,
-    log_sum,
-    probabilities,
-    shares_at,
-)
+from momentmix.distributions.given_rows import MixtureGiven, log_odds, log_sum, probabilities
 from momentmix.distributions.samples import check_weights
-from momentmix.distributions.shown import mixture_in_html, mixture_in_words
+from momentmix.distributions.units import rounded_like
 from momentmix.files.models import read_model, write_model
-from momentmix.moments.atoms import Atoms, Gradient
-from momentmix.moments.distribution import AtomDistribution
+from momentmix.moments.atoms import Atoms
+from momentmix.moments.functions import AtomDistribution
 from momentmix.observed import ObservedRows, noise_of_rows
 from momentmix.support.array import (
     Array,
@@ -40,13 +34,160 @@ from momentmix.support.array import (
     like,
     namespace,
     on_accelerator,
-    refuse_graph,
     to_numpy,
+    without_graph,
 )
 from momentmix.support.checks import RandomState, numpy_generator
 from momentmix.support.device import block_bytes
 from momentmix.support.parallel import parallel_map, worker_count
 from momentmix.tensors.dense import dense_moment
+
+
+@dataclass(frozen=True)
+class Background:
+    """A density that is the same everywhere: 1 over the product of some widths.
+
+    It is the density of rows spread evenly over a box of those widths; the position of the box does
+    not matter. For rows with gaps, only the observed features count.
+
+    Parameters
+    ----------
+    share : float
+        The share of the rows that belong to no component: at least 0, and less than 1.
+    widths : array of shape (n,)
+        The extent in each feature, positive.
+    """
+
+    share: float
+    widths: np.ndarray
+
+    def __post_init__(self) -> None:
+        widths = np.array(self.widths, dtype=np.float64)
+        if widths.ndim != 1 or not np.all(np.isfinite(widths)) or np.any(widths <= 0):
+            raise ValueError("the widths of a background must be positive numbers, one per feature")
+        if not 0 <= self.share < 1:
+            raise ValueError(
+                f"the share of a background must be at least 0 and less than 1, got {self.share!r}"
+            )
+        widths.setflags(write=False)
+        object.__setattr__(self, "widths", widths)
+
+    def log_joint(self, X: np.ndarray) -> np.ndarray:
+        """The log of share times density at rows X (p, n), in which NaN is a gap; (p,)."""
+        logs = np.log(self.widths)
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(self.share) - ~np.isnan(X) @ logs)
+
+    def marginal(self, features: np.ndarray) -> Background:
+        """The background of some of the features alone."""
+        return Background(self.share, self.widths[features])
+
+
+#: Features by their positions, by a mask or as a slice.
+Features: TypeAlias = "Array | npt.ArrayLike | slice"
+
+
+def feature_positions(features: Features, n: int) -> np.ndarray:
+    """Distinct positions in 0..n-1 from a mask, a slice or positions.
+
+    Negative positions count from the end.
+    """
+    if isinstance(features, slice):
+        features = np.arange(n)[features]
+    chosen = np.atleast_1d(to_numpy(features))
+    if chosen.dtype == bool:
+        if chosen.shape != (n,):
+            raise ValueError(f"features as a mask must have {n} entries")
+        chosen = np.flatnonzero(chosen)
+    if chosen.ndim != 1 or chosen.size == 0 or chosen.dtype.kind not in "iu":
+        raise ValueError(f"features must be one or more feature positions, got {features!r}")
+    if chosen.min() < -n or chosen.max() >= n:
+        raise ValueError(f"features must lie in 0..{n - 1}, got {chosen.tolist()}")
+    chosen = chosen.astype(np.int64) % n
+    if len(np.unique(chosen)) < len(chosen):
+        raise ValueError(f"features names a feature twice: {chosen.tolist()}")
+    return chosen
+
+
+def check_names(names: Sequence[str] | None, n: int) -> tuple[str, ...] | None:
+    """Check names of n features, which must all differ; None stays None."""
+    if names is None:
+        return None
+    names = tuple(map(str, names))
+    if len(names) != n:
+        raise ValueError(f"{len(names)} feature_names for {n} features")
+    if len(set(names)) < n:
+        raise ValueError(f"feature_names must differ, got {', '.join(names)}")
+    return names
+
+
+def checked_values(values: ArrayLike, means: Array, count: int) -> Array:
+    """Finite values of so many features, in the library and dtype of the means; (count,)."""
+    values = as_float_array(like(values, means), "values", (0, 1))
+    xp = namespace(values, means)
+    values = xp.astype(xp.reshape(values, (-1,)), means.dtype)
+    if values.shape[0] != count:
+        raise ValueError(
+            f"values must hold {count} number(s), one for each of features, but holds "
+            f"{values.shape[0]}"
+        )
+    if not all_finite(values):
+        raise ValueError("values must be finite; leave out of features what is not known")
+    return values
+
+
+def refuse_overflow(covariances: Array, n: int) -> None:
+    """Refuse covariances if sums of 4n entries overflow: eigenvalues could not be checked then."""
+    xp = namespace(covariances)
+    size = float(xp.max(xp.abs(covariances))) if 0 not in covariances.shape else 0.0
+    bound = float(xp.finfo(covariances.dtype).max) / (4 * n)
+    if bound < size < float("inf"):
+        raise ValueError(
+            f"covariances reach {size:.3g}, but above {bound:.3g} arithmetic overflows; rescale "
+            "the features"
+        )
+
+
+def mixture_in_words(mixture: Mixture) -> str:
+    """A line about the mixture, and one for each component."""
+    rows: Sequence[tuple[str, str]] = [("weight", "mean"), *_rows(mixture)]
+    table = "\n".join(f"  {w:<6}  {' '.join(mu.split())}" for w, mu in rows)
+    return f"Mixture({_heading(mixture)})\n{_tidy(table)}"
+
+
+def mixture_in_html(mixture: Mixture) -> str:
+    """The same as an HTML table."""
+    body = "".join(
+        f"<tr><td>{j}</td><td>{escape(w)}</td><td>{escape(mu)}</td></tr>"
+        for j, (w, mu) in enumerate(_rows(mixture))
+    )
+    return (
+        f"<table><caption>Mixture: {escape(_heading(mixture))}</caption>"
+        f"<tr><th></th><th>weight</th><th>mean</th></tr>{body}</table>"
+    )
+
+
+def _heading(mixture: Mixture) -> str:
+    m, n, background = mixture.n_components, mixture.n_features, mixture.background
+    beyond = "" if background is None else f", background of {100 * background.share:.3g} %"
+    return (
+        f"{m} component{'s' * (m != 1)}, {n} feature{'s' * (n != 1)}, "
+        f"{mixture.covariance_type}, {str(mixture.means.dtype).rpartition('.')[2]}{beyond}"
+    )
+
+
+def _rows(mixture: Mixture, limit: int = 10) -> list[tuple[str, str]]:
+    weights, means = (to_numpy(without_graph(x)) for x in (mixture.weights, mixture.means))
+    shown = [
+        (f"{w:.4g}", np.array2string(mu, precision=4, threshold=8, edgeitems=3))
+        for w, mu in zip(weights[:limit], means[:limit], strict=True)
+    ]
+    return shown + [("…", f"{len(weights) - limit} more")] * (len(weights) > limit)
+
+
+def _tidy(table: str) -> str:
+    return table.replace("[ ", "[").replace(". ", " ").replace(".]", "]")
+
 
 #: Bytes of the rows in a block of a density. A round number that was not tuned; it affects only
 #: memory and speed.
@@ -66,10 +207,12 @@ class Mixture(AtomDistribution):
         The centre of each component.
     covariances : array
         The shapes of the components, in scikit-learn's forms: (m, n, n) for full, (n, n) for tied,
-        (m, n) variances for diag, (m,) variances for spherical. They must be positive semidefinite,
-        and zero is allowed.
-    covariance_type : {"full", "tied", "diag", "spherical"}, default="full"
-        Any ellipsoids; one ellipsoid for all; ellipsoids along the axes; balls.
+        (m, n) variances for diag, (m,) variances for spherical, and variances (n,) for tied-diag or
+        one number for tied-spherical. They must be positive semidefinite, and zero is allowed.
+    covariance_type : {"full", "tied", "diag", "spherical", "tied-diag", "tied-spherical"}, \
+            default="full"
+        Any ellipsoids; one ellipsoid for all; ellipsoids along the axes; balls; one such ellipsoid
+        or ball for all.
     feature_names : sequence of str, optional
         The names of the n features, kept in files and in marginals and conditionals.
     background : Background, optional
@@ -112,7 +255,7 @@ class Mixture(AtomDistribution):
         if not all_finite(means):
             raise ValueError("means must be finite, but hold NaN or infinity")
         weights = as_float_array(like(weights, means), "weights", (1,))
-        covariances = as_float_array(like(covariances, means), "covariances", (1, 2, 3))
+        covariances = as_float_array(like(covariances, means), "covariances", (0, 1, 2, 3))
         refuse_overflow(covariances, n)
         covariance = component_covariance(covariance_type, covariances, m, n)
         namespace(weights, means, covariance.array)
@@ -175,7 +318,7 @@ class Mixture(AtomDistribution):
 
     @property
     def covariance_type(self) -> str:
-        """One of full, tied, diag and spherical."""
+        """One of full, tied, diag, spherical, tied-diag and tied-spherical."""
         return self._atoms.covariance.name
 
     @property
@@ -183,19 +326,22 @@ class Mixture(AtomDistribution):
         """The number of components, m."""
         return int(self.means.shape[0])
 
-    def as_gradient(self, weights: Array, means: Array, covariances: Array | None) -> Gradient:
-        """Label the derivatives by parameter: weights, means, covariances."""
-        return Gradient(weights, means, covariances)
-
     def moment(self, order: int) -> Array:
         """The moment tensor of one order; see :func:`momentmix.dense_moment`."""
         return dense_moment(self, order)
 
-    def sample(self, n_samples: int = 1, random_state: RandomState = None) -> tuple[Array, Array]:
+    def sample(
+        self,
+        n_samples: int = 1,
+        random_state: RandomState = None,
+        *,
+        like: ArrayLike | None = None,
+    ) -> tuple[Array, Array]:
         """Draw random rows, of shape (n_samples, n), and the component (n_samples,) of each.
 
         The same ``random_state`` (a seed or a generator) gives the same rows in every array
-        library.
+        library. With rows ``like`` (p, n), those that are drawn are rounded and bounded as these
+        are: whole numbers stay whole, and none is below zero if none of these is.
         """
         if n_samples < 1:
             raise ValueError(f"n_samples must be at least 1, got {n_samples}")
@@ -210,6 +356,8 @@ class Mixture(AtomDistribution):
         means = to_numpy(self.means)
         for j in np.unique(labels):
             Z[labels == j] = means[j] + covariance.apply(root, int(j), Z[labels == j])
+        if like is not None:
+            Z = rounded_like(Z, to_numpy(without_graph(self._check_rows(like))))
         xp = namespace(self.means)
         device = array_device(self.means)
         X = xp.asarray(Z, dtype=self.means.dtype, device=device)
@@ -224,7 +372,8 @@ class Mixture(AtomDistribution):
         log_joint = self.log_joint(X, noise_covariance)
         if self._background is None:
             return log_sum(log_joint)
-        beyond = self._like(self._background.log_joint(to_numpy(self._check_rows(X))))
+        rows = to_numpy(without_graph(self._check_rows(X)))
+        beyond = self._like(self._background.log_joint(rows))  # of derivative 0 almost everywhere
         return log_sum(namespace(log_joint).concat([log_joint, beyond[:, None]], axis=1))
 
     def predict(self, X: ArrayLike, noise_covariance: ArrayLike | None = None) -> Array:
@@ -233,8 +382,8 @@ class Mixture(AtomDistribution):
         It is -1 for rows that more probably belong to the background than to any component. Gaps
         and noise are treated as in :meth:`log_prob`.
         """
-        log_joint = self.log_joint(X, noise_covariance)
-        labels: Array = namespace(log_joint).argmax(log_joint, axis=1)
+        odds = self.log_odds(X, noise_covariance)
+        labels: Array = namespace(odds).argmax(odds, axis=1)
         if self._background is None:
             return labels
         out = self.outlier_probability(X, noise_covariance) > 0.5
@@ -247,7 +396,7 @@ class Mixture(AtomDistribution):
         Each row sums to 1. If there is a background, the probabilities assume that the row belongs
         to a component. Gaps and noise are treated as in :meth:`log_prob`.
         """
-        return probabilities(self.log_joint(X, noise_covariance))
+        return probabilities(self.log_odds(X, noise_covariance))
 
     def outlier_probability(
         self, X: ArrayLike, noise_covariance: ArrayLike | None = None
@@ -274,17 +423,28 @@ class Mixture(AtomDistribution):
             return log_joint
         return log_joint + float(np.log1p(-self._background.share))
 
+    def log_odds(self, X: ArrayLike, noise_covariance: ArrayLike | None = None) -> Array:
+        """``log_joint`` up to a number for each row; its differences are exact however far out.
+
+        So it compares components where ``log_joint`` has lost its digits. (In rows with noise, and
+        of densities that differ in all directions, they are as exact as those of ``log_joint``.)
+        """
+        X = self._check_rows(X)
+        if noise_covariance is not None or not all_finite(X):
+            return self._like(self._given(X, noise_covariance).log_odds())
+        return log_odds(self._atoms, self._log_joint(X, None), X)
+
     def _log_joint(self, X: ArrayLike, noise_covariance: ArrayLike | None) -> Array:
         X = self._check_rows(X)
         if noise_covariance is not None or not all_finite(X):
             return self._like(self._given(X, noise_covariance).log_joint())
-        xp = namespace(X, self.means)
+        xp, n = namespace(X, self.means), self._atoms.n_features
         whitener, log_root = self._atoms.covariance.whitener()
         positive = self.weights > 0
         safe = xp.where(positive, self.weights, xp.ones_like(self.weights))
         minus_inf = xp.full_like(self.weights, -float("inf"))
         constant = xp.where(positive, xp.log(safe), minus_inf) + log_root
-        constant = constant - 0.5 * self.n_features * float(np.log(2 * np.pi))
+        constant = constant - 0.5 * n * float(np.log(2 * np.pi))
 
         def block(start: int) -> Array:
             rows = X[start : min(start + step, X.shape[0]), :]
@@ -296,11 +456,14 @@ class Mixture(AtomDistribution):
                 squares = [xp.sum(w * w, axis=1) for w in whitened]
             return constant[None, :] - 0.5 * xp.stack(squares, axis=1)
 
-        step = max(1, _BLOCK_BYTES // (8 * self.n_features))
+        step = max(1, _BLOCK_BYTES // (8 * n))
         if on_accelerator(X):
-            step = max(1, block_bytes(X) // (32 * (self.n_features + self.n_components)))
+            step = max(1, block_bytes(X) // (32 * (n + self.n_components)))
         parts = parallel_map(block, range(0, max(X.shape[0], 1), step), worker_count(xp))
-        return xp.concat(parts)
+        logs = xp.concat(parts)
+        if all_finite(logs):
+            return logs
+        return xp.where(xp.isnan(logs), minus_inf[None, :], logs)  # infinities of both signs
 
     def impute(
         self,
@@ -340,8 +503,6 @@ class Mixture(AtomDistribution):
         return self._like(means), self._like(covariances)
 
     def _given(self, X: Array, noise_covariance: ArrayLike | None) -> MixtureGiven:
-        own = self.weights, self.means, self.covariances
-        refuse_graph("gaps and known errors", X, *own, noise_covariance)
         rows = to_numpy(X).astype(np.float64, copy=False)
         noise = None if noise_covariance is None else to_numpy(noise_covariance)
         return MixtureGiven(self._atoms, ObservedRows(rows, noise_of_rows(noise, rows)))
@@ -378,12 +539,11 @@ class Mixture(AtomDistribution):
         values = checked_values(values, self.means, len(given_positions))
         xp = namespace(values)
         marginal, background = self.marginal(given_positions), self._background
-        log_joint = marginal.log_joint(values[None, :])[0, :]
+        odds = marginal.log_odds(values[None, :])
         if background is not None:
-            refuse_graph("the share of a background", log_joint)
             share = min(float(marginal.outlier_probability(values[None, :])[0]), 1 - 1e-12)
             background = Background(share, background.widths[kept_positions])
-        weights = shares_at(marginal.atoms, log_joint, values)
+        weights = probabilities(odds)[0, :]
         given = index_array(given_positions, self.means)
         kept = index_array(kept_positions, self.means)
         deltas = values[None, :] - xp.take(self.means, given, axis=1)
@@ -415,11 +575,9 @@ class Mixture(AtomDistribution):
 
     def _check_rows(self, X: ArrayLike) -> Array:
         X = as_float_array(like(X, self.means), "X", (2,))
-        if X.shape[1] != self.n_features:
-            raise ValueError(
-                f"X has {X.shape[1]} feature(s), but the mixture has {self.n_features}"
-            )
-        if not all_finite(X) and np.any(np.isinf(to_numpy(X))):
+        if X.shape[1] != (n := self._atoms.n_features):
+            raise ValueError(f"X has {X.shape[1]} feature(s), but the mixture has {n}")
+        if not all_finite(X) and np.any(np.isinf(to_numpy(without_graph(X)))):
             raise ValueError("X must not hold infinity; NaN is a gap")
         return X
 

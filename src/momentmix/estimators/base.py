@@ -1,7 +1,9 @@
-"""The base of the estimators: one fit for rows in memory, on a device, on a cluster, in batches.
+"""The base of the estimators: rows checked, one fit wherever they are, and its warnings.
 
-An estimator has a table of the values that its parameters may have, and makes a plan and a problem
-from them; the rest is here. A fit that is refused leaves the estimator as it was.
+Arrays of other libraries that are in main memory are read as NumPy arrays, without a copy. Arrays
+on a device stay there. An estimator has a table of the values that its parameters may have, and
+makes a plan and a problem from them; the rest is here. A fit that is refused leaves the estimator
+as it was.
 """
 
 from __future__ import annotations
@@ -9,58 +11,267 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 import numpy as np
+from sklearn.base import BaseEstimator, DensityMixin
+from sklearn.utils.validation import _check_n_features, _check_sample_weight, validate_data
 
-from momentmix.blocks.dask_rows import DaskRows, feature_names, is_dask
+from momentmix.blocks.block_rows import BlockRows
+from momentmix.blocks.dask_rows import DaskRows, feature_names
 from momentmix.blocks.device_rows import DeviceRows
-from momentmix.blocks.rows import BlockRows
+from momentmix.blocks.engines import is_dask, refuse_unread
 from momentmix.blocks.sources import Source, block_rows
-from momentmix.data.blocks import BlockData
-from momentmix.data.content import LARGE_DATA
-from momentmix.data.observed import ObservedData
-from momentmix.data.parameters import outlier_share
-from momentmix.data.rows import rows_to_fit
-from momentmix.data.sources import AtomData, Data
+from momentmix.covariance import Bound, Kind
 from momentmix.distributions.mixture import Mixture
-from momentmix.estimators.collapse import warn_of_collapse, warn_of_constant_columns, warn_of_end
-from momentmix.estimators.predictions import MixturePredictions
-from momentmix.estimators.rows import Table, check_rows
-from momentmix.fitting.asked import Sizes
-from momentmix.fitting.plan import Plan
-from momentmix.fitting.problem import Problem, mixture_of
+from momentmix.fit import Fit, Parameters, outlier_share
+from momentmix.fitting.plan import Plan, Sizes
+from momentmix.fitting.problem import Collapse, Problem, mixture_of, mixture_problem
 from momentmix.fitting.solve import solve
-from momentmix.matching.fit import Fit
 from momentmix.observed import noise_of_rows
+from momentmix.rows.data import Data, rows_to_fit
+from momentmix.rows.elsewhere import BlockData
+from momentmix.rows.frame import LARGE_DATA
 from momentmix.support.array import (
     Array,
     all_finite,
     as_float_array,
     as_like,
+    check_same_place,
     empty_like_rows,
     foreign,
+    namespace,
+    on_accelerator,
+    place_of,
+    refuse_graph,
     to_numpy,
+    without_masks,
 )
 from momentmix.support.checks import generator
+from momentmix.support.messages import CollapseWarning, SharedValueWarning, warn_user
 from momentmix.support.parallel import thread_limit
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
     from typing_extensions import Self
 
+
+#: Rows or weights as users have them: an array, a pandas or Polars table, or a Dask array or
+#: DataFrame. They are checked before anything is done with them.
+Table: TypeAlias = Any
+
+
+def check_rows(
+    estimator: BaseEstimator, X: Table, sample_weight: Table, least: int = 1, reset: bool = True
+) -> tuple[Any, Any]:
+    """Rows as float64 or float32, and their weights, which are not negative and not normalised.
+
+    They are NumPy arrays, or both are on the device of X. NaN is a gap. With ``reset`` the
+    estimator notes the number of features and their names.
+    """
+    refuse_unread(X)
+    refuse_graph("estimators", X, sample_weight)
+    check_same_place(X, sample_weight, "sample_weight")
+    if on_accelerator(X):
+        return _on_device(estimator, X, sample_weight, least, reset)
+    X = checked_table(estimator, X, reset=reset, ensure_min_samples=least)
+    weights = None
+    if sample_weight is not None:
+        weights = checked_weights(sample_weight, X)
+        if not np.any(weights):  # scikit-learn itself says so from 1.9 on
+            raise ValueError("sample_weight must hold at least one non-zero number")
+    return X, weights
+
+
+def checked_table(estimator: BaseEstimator, X: Table, *y: Table, **options: bool | int) -> Table:
+    """Rows in the main memory, and y if there is one, as scikit-learn checks them; NaN is a gap."""
+    X, y = in_numpy(X, "X"), tuple(in_numpy(each, "y") for each in y)
+    try:
+        return validate_data(
+            estimator,
+            X,
+            *y,
+            dtype=[np.float64, np.float32],
+            ensure_all_finite="allow-nan",
+            **options,
+        )
+    except TypeError as error:
+        if "float()" not in str(error):
+            raise
+        raise TypeError(f"X must hold numbers, but one cannot be read: {error}") from error
+
+
+def in_numpy(value: Table, name: str) -> Table:
+    """An array of any library in NumPy, and a table as it is, with NaN for all that is absent."""
+    return without_masks(to_numpy(value) if foreign(value) else value, name)
+
+
+def checked_weights(sample_weight: Table, X: np.ndarray) -> np.ndarray:
+    """A weight for each row, finite and not negative; (p,)."""
+    given = in_numpy(sample_weight, "sample_weight")
+    return _check_sample_weight(given, X, dtype=np.float64, ensure_non_negative=True)
+
+
+def _on_device(
+    estimator: BaseEstimator, X: Table, sample_weight: Table, least: int, reset: bool
+) -> tuple[Array, Array | None]:
+    """The same for rows on a device, with the error messages of scikit-learn."""
+    if place_of(X) == "mps":
+        raise TypeError(
+            "X is on mps, a device without float64, in which fits are made; give X.cpu()"
+        )
+    X = as_float_array(X, "X", (2,))
+    xp, (p, n) = namespace(X), X.shape
+    if p < least or n < 1:
+        raise ValueError(
+            f"Found array with {p} sample(s) and {n} feature(s) (shape={(p, n)}) while a minimum "
+            f"of {least} sample(s) and 1 feature(s) is required by {type(estimator).__name__}."
+        )
+    _check_n_features(estimator, X, reset=reset)
+    if reset:
+        estimator.__dict__.pop("feature_names_in_", None)
+    if not all_finite(X) and bool(xp.any(xp.isinf(X))):
+        raise ValueError(
+            "Input X contains infinity or a value too large for its dtype; drop such rows"
+        )
+    if sample_weight is None:
+        return X, None
+    weights = sample_weight
+    if isinstance(weights, int | float | np.number):
+        weights = [float(weights)] * p
+    if isinstance(weights, list | tuple):
+        weights = as_like(np.asarray(weights, dtype=float), X, xp.float64)
+    weights = as_float_array(weights, "sample_weight", (1,))
+    weights = xp.astype(weights, xp.float64, copy=False)
+    if weights.shape[0] != p:
+        raise ValueError(f"sample_weight has {weights.shape[0]} entries for {p} rows of X")
+    if not bool(xp.all(xp.isfinite(weights))) or bool(xp.any(weights < 0)):
+        raise ValueError("sample_weight must be finite and not negative")
+    if not bool(xp.any(weights > 0)):
+        raise ValueError("sample_weight must hold at least one non-zero number")
+    return X, weights
+
+
+def warn_of_end(fit: Fit, max_iter: int) -> None:
+    """Warn if a fit was interrupted or did not converge."""
+    if fit.interrupted:
+        warn_user("the fit was interrupted; the attributes hold the best parameters so far")
+    elif not fit.converged:
+        warn_user(
+            f"the fit did not converge in max_iter={max_iter} iterations; raise max_iter, or ask "
+            "for fewer components"
+        )
+
+
+def warn_of_columns(problem: Problem, fit: Fit, mixture: Mixture) -> None:
+    """Name the columns that are constant, repeat each other, or hold the one value of a component.
+
+    ``fit`` is in the coordinates of the problem.
+    """
+    if problem.constant:
+        one = len(problem.constant) == 1
+        warn_user(
+            f"{columns_in_words(problem.constant, mixture)} {'is' if one else 'are'} constant in "
+            f"these rows and {'tells' if one else 'tell'} nothing about groups; a new value there "
+            "counts as odd, by a width that follows from the value alone. Leave "
+            f"{'it' if one else 'them'} out, unless new rows should be judged by that",
+            CollapseWarning,
+        )
+    said = []
+    if problem.dependent:
+        said.append(
+            f"{columns_in_words(problem.dependent, mixture)} are copies or exact sums of each "
+            "other, so one of them tells nothing new and can be left out"
+        )
+    if exact := problem.exact_columns(fit):
+        said.append(
+            f"in {columns_in_words(exact, mixture)} a component has a single value, which its rows "
+            "share as zeros, caps and rounded values are shared. Such values count as known to the "
+            "resolution of their column, so likelihoods and BIC compare; leave the column out if "
+            "that value should not make rows a group"
+        )
+    if said:
+        warn_user(f"{'; '.join(said)} (--exclude in the command)", SharedValueWarning)
+
+
+def columns_in_words(places: Sequence[int], mixture: Mixture) -> str:
+    """Columns by name or number, at most eight of them."""
+    names = [
+        str(place) if mixture.feature_names is None else mixture.feature_names[place]
+        for place in places
+    ]
+    shown = names if len(names) <= 8 else [*names[:7], f"{len(names) - 7} more"]
+    return f"column{'s' * (len(names) > 1)} {', '.join(shown)}"
+
+
+def collapse_in_words(collapse: Collapse, mixture: Mixture, of_rows: bool = True) -> str:
+    """Which components rest on too few rows or have no extent; "" if there are none.
+
+    For fits of moments alone, the cause may be the rows or too few moments.
+    """
+    flat, thin, counts, columns = collapse
+    said = []
+    if np.any(thin):
+        rows = ", ".join(f"{count:.0f}" for count in counts[thin])
+        common = mixture.atoms.covariance.common
+        own = "mean" if common else f"{mixture.covariance_type} covariance"
+        said.append(
+            f"{_which(thin, 'rest')} on about {rows} rows, few for a {own} of "
+            f"{mixture.n_features} feature{'s' * (mixture.n_features != 1)}"
+        )
+    if np.any(flat):
+        what = "no extent in some direction"
+        if of_rows and columns:
+            what += f", that of {columns_in_words(columns, mixture)}"
+        elif of_rows:
+            what += ", where rows share a value or columns depend on each other"
+        else:
+            what = (
+                "a width in some direction that these moments do not determine; moments of a "
+                "higher order or of more rows may, unless columns depend on each other"
+            )
+        said.append(f"{_which(flat, 'have')} {what}")
+    return "; ".join(said)
+
+
+def _which(components: np.ndarray, verb: str) -> str:
+    """Some components and what they do, in words."""
+    numbers = [str(j) for j in np.flatnonzero(components)]
+    if len(numbers) == 1:
+        return f"component {numbers[0]} {'has' if verb == 'have' else verb + 's'}"
+    if len(numbers) > 8:
+        numbers = [*numbers[:7], f"{len(numbers) - 7} more"]
+    return f"components {', '.join(numbers)} {verb}"
+
+
+class KnownCurvature(NamedTuple):
+    """The curvature at the end of a fit of rows elsewhere, from which standard errors follow."""
+
+    kind: Kind
+    parameters: Parameters  # in the coordinates of the fit
+    curvature: np.ndarray  # per row; (size, size)
+    rows: float
+    factor: Bound
+    collapse: Collapse | None
+
+
 #: Reads the data of a fit, as often as it is called.
-Reader: TypeAlias = Callable[[], Data | ObservedData]
+Reader: TypeAlias = Callable[[], Data]
 
 
-class MixtureEstimator(MixturePredictions):
+class MixtureEstimator(DensityMixin, BaseEstimator):
     """The base of the estimators: fits to rows, wherever they are."""
 
     n_components: int | Literal["auto"]
     max_iter: int
     n_jobs: int | None
+    random_state: object
+    mixture_: Mixture
+    means_: np.ndarray
+    n_features_in_: int
     precisions_: np.ndarray | None
     precisions_cholesky_: np.ndarray | None
+    _why_collapsed: str
     #: Parameters that users may expect here, and what to use instead.
     _instead: ClassVar[Mapping[str, str]] = {}
     #: An array without rows in the library and dtype and on the device of the rows, which results
@@ -77,8 +288,8 @@ class MixtureEstimator(MixturePredictions):
         """The plan that the parameters make for data of this size."""
         raise NotImplementedError
 
-    def _problem(self, data: Data | ObservedData, plan: Plan) -> Problem:
-        raise NotImplementedError
+    def _problem(self, data: Data, plan: Plan) -> Problem:
+        return mixture_problem(data, plan)
 
     # Fits
 
@@ -115,33 +326,6 @@ class MixtureEstimator(MixturePredictions):
         """
         self._validate_params()  # type: ignore[no-untyped-call]
         return self._fit(lambda: self._data(X, sample_weight, noise_covariance))
-
-    def fit_predict(
-        self,
-        X: Table,
-        y: object = None,
-        sample_weight: Table = None,
-        noise_covariance: Table = None,
-    ) -> np.ndarray:
-        """Fit the mixture to the rows of X, and return the most probable component of each.
-
-        Parameters
-        ----------
-        X : array of shape (p, n)
-            The rows.
-        y : ignored
-            It is there because scikit-learn's pipelines pass it.
-        sample_weight : array of shape (p,), optional
-            How many times each row counts.
-        noise_covariance : scalar or array, optional
-            The covariance of known errors in the rows, as in ``fit``.
-
-        Returns
-        -------
-        array of shape (p,)
-        """
-        fitted = self.fit(X, y, sample_weight, noise_covariance)
-        return fitted.predict(X, noise_covariance)
 
     def fit_batches(
         self,
@@ -229,16 +413,34 @@ class MixtureEstimator(MixturePredictions):
 
     def _conclude(self, problem: Problem, fit: Fit) -> None:
         """Set the attributes from a fit in the coordinates of the problem, and warn if need be."""
-        collapse = problem.collapse(fit)
+        collapse, ended = problem.collapse(fit), fit
         try:
             fit = problem.restore(fit)
         except KeyboardInterrupt:  # keep the fit that there is
             fit = problem.restore(replace(fit, interrupted=True))
         self._set(problem, fit)
-        warn_of_constant_columns(problem.constant, self.mixture_)
+        warn_of_columns(problem, ended, self.mixture_)
         if collapse is not None:
-            self.collapsed_ = np.flatnonzero(collapse.flat | collapse.thin)
-            warn_of_collapse(collapse, self.mixture_, of_rows=problem.likelihood is not None)
+            self.collapsed_ = np.flatnonzero(collapse.components)
+            of_rows = problem.likelihood is not None
+            self._why_collapsed = collapse_in_words(collapse, self.mixture_, of_rows)
+            if self._why_collapsed:
+                what = "They" if problem.frame.kind.common else "Their shape"
+                warn_user(
+                    f"{self._why_collapsed}. {what} may be noise, and BIC and AIC mean little: ask "
+                    "for fewer components or a simpler covariance_type, or look at the columns",
+                    CollapseWarning,
+                )
+        self.__dict__.pop("_known_curvature", None)
+        if fit.curvature is not None and problem.likelihood is not None:
+            self._known_curvature = KnownCurvature(
+                problem.frame.kind,
+                ended.parameters,
+                fit.curvature,
+                problem.count,
+                problem.frame.factor,
+                collapse,
+            )
 
     def _prepare(self, read: Reader, rows: bool) -> tuple[Problem, Plan, bool]:
         """The problem and the plan, and whether Ctrl-C came meanwhile, so that a guess must do.
@@ -259,13 +461,13 @@ class MixtureEstimator(MixturePredictions):
         except KeyboardInterrupt:
             if place == "elsewhere":
                 raise
-            plan, interrupted = replace(plan, tensors=False), True
+            plan, interrupted = plan.without_pass(), True
             problem = self._problem(data, plan)
         return problem, plan, interrupted
 
     def _data(
         self, X: Table, sample_weight: Table, noise_covariance: Table = None, reset: bool = True
-    ) -> Data | ObservedData:
+    ) -> Data:
         """Rows as data of a fit; without ``reset`` their columns must be those that were fitted."""
         if is_dask(X):
             data = BlockData(DaskRows(X, sample_weight, noise_covariance))
@@ -290,12 +492,9 @@ class MixtureEstimator(MixturePredictions):
         X, counts, noise_covariance = (
             None if part is None else to_numpy(part) for part in (X, counts, noise_covariance)
         )
-        noise = noise_of_rows(noise_covariance, X)
+        noise = None if noise_covariance is None else noise_of_rows(noise_covariance, X)
         names = vars(self).get("feature_names_in_")
-        here = rows_to_fit(X, counts, least, noise, names)
-        if isinstance(here, AtomData):
-            here.device = device
-        return here
+        return rows_to_fit(X, counts, least, noise, names, device)
 
     def _stays(self, X: Array, noise_covariance: Table) -> bool:
         """Whether rows on a device are processed only there, because there are many.
@@ -353,7 +552,7 @@ class MixtureEstimator(MixturePredictions):
 
     def _set(self, problem: Problem, fit: Fit) -> None:
         """Set the fitted attributes from a fit in the coordinates of X."""
-        kind, covariances = problem.frame.kind, np.ascontiguousarray(fit.parameters.covariances)
+        kind, covariances = problem.frame.kind, np.asarray(fit.parameters.covariances, order="C")
         self.n_components_, self.covariance_type_ = len(fit.parameters.weights), kind.name
         self.outlier_share_ = outlier_share(fit.parameters.weights)
         precisions: tuple[np.ndarray | None, np.ndarray | None] = None, None
@@ -375,7 +574,7 @@ class MixtureEstimator(MixturePredictions):
         )
         self.converged_, self.interrupted_ = bool(fit.converged), bool(fit.interrupted)
         self.n_iter_, self.n_passes_ = int(fit.n_iter), int(fit.n_passes)
-        self.collapsed_ = np.empty(0, dtype=np.intp)
+        self.collapsed_, self._why_collapsed = np.empty(0, dtype=np.intp), ""
         warn_of_end(fit, self.max_iter)
 
     def _set_likelihood(self, fit: Fit) -> None:

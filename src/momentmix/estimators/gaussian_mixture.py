@@ -1,32 +1,198 @@
-"""GaussianMixture, the likelihood fit: its parameters and what they mean; base.py fits."""
+"""GaussianMixture, the likelihood fit: its parameters, what they mean, and the plan they make.
+
+If the number of components or the covariance type is "auto", the fit of lowest BIC is chosen.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import warnings
+from collections.abc import Callable, Sequence
+from copy import copy
+from dataclasses import KW_ONLY, dataclass, replace
 from numbers import Integral, Real
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, NoReturn, cast
 
+import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
 
-from momentmix.covariance import COVARIANCE_TYPES, CovarianceName
-from momentmix.data.observed import ObservedData
-from momentmix.data.sources import Data
-from momentmix.estimators.auto import choose, with_choice
+from momentmix.covariance import (
+    COVARIANCE_TYPES,
+    SHAPE_NAMES,
+    CovarianceName,
+    Kind,
+    ShapeName,
+    fitted_type,
+)
+from momentmix.distributions.mixture import Mixture
 from momentmix.estimators.base import Reader
 from momentmix.estimators.inference import InferenceEstimator
-from momentmix.estimators.outliers import OutlierAnswers
-from momentmix.fitting.asked import Sizes
-from momentmix.fitting.building import mixture_problem
-from momentmix.fitting.given import MOST_OUTLIERS
-from momentmix.fitting.outliers import background_parameters
-from momentmix.fitting.plan import Method, Plan, plan_likelihood
+from momentmix.estimators.predictions import OutlierAnswers
+from momentmix.fit import Fit
+from momentmix.fitting.background import background_parameters
+from momentmix.fitting.plan import (
+    LEAST_VARIANCE,
+    MOST_OUTLIERS,
+    InitParams,
+    Method,
+    Plan,
+    Search,
+    Sizes,
+    count_of_starts,
+    given_start,
+    last_start,
+    plan_outliers,
+)
 from momentmix.fitting.problem import Problem
-from momentmix.likelihood.starts import INIT_PARAMS, InitParams
-from momentmix.matching.fit import Fit
-from momentmix.matching.identifiability import parameter_count
-from momentmix.support.checks import generator
+from momentmix.fitting.starts import INIT_PARAMS
+from momentmix.fitting.sweep import PATIENCE, Found, best_of, can_sweep, numbers_for, sweep
+from momentmix.matching.model import (
+    ESTIMATE_TOL,
+    LEAST_MATCHED_VARIANCE,
+    START_ITERATIONS,
+    START_TOL,
+    Model,
+)
+from momentmix.matching.orders import (
+    choose_order,
+    choose_weighting,
+    is_explicit,
+    parameter_count,
+    tensors_pay,
+)
+from momentmix.rows.data import Data, RowData
+from momentmix.support.checks import Interval, generator
+from momentmix.support.messages import CollapseWarning, warn_user
 from momentmix.support.parallel import thread_limit
+from momentmix.tensors.packed import total_size
+
+#: The power γ to which a fit of clusters raises densities. On sets of the fcps, sipu and g2mg
+#: collections, 2 and 3 find the reference clusters equally well; 2 is nearer to the likelihood.
+SHARPNESS = 2.0
+
+
+def refuse_auto(estimator: GaussianMixture, why: str) -> NoReturn:
+    """Raise an error that names the parameters that are "auto" and cannot be chosen."""
+    parameters = {name: getattr(estimator, name) for name in ("n_components", "covariance_type")}
+    left_open = " and ".join(f"{name}='auto'" for name, value in parameters.items()
+                             if value == "auto")  # fmt: skip
+    raise ValueError(f"{left_open} compares likelihoods of rows in memory: {why}")
+
+
+def choose(estimator: GaussianMixture, data: Data) -> tuple[Found, Found]:
+    """The fit of lowest BIC among all numbers and types that the estimator leaves open.
+
+    The second is the one of lowest BIC also if components of it have collapsed.
+    """
+    if not isinstance(data, RowData):
+        refuse_auto(estimator, "for rows elsewhere, choose on a sample, and give the result here")
+    name, m = estimator.covariance_type, estimator.n_components
+    types = COVARIANCE_TYPES if name == "auto" else (name,)
+    numbers, patience = ([int(m)], None) if m != "auto" else (numbers_for(data.count), PATIENCE)
+    if not sweeps(estimator, data):
+        refuse_auto(
+            estimator,
+            "it does not work with max_iter=0, a start of your own or init_params='moments'",
+        )
+    price = float(np.log(data.count))
+    found: list[Found] = []
+    for one in types:
+        found += fits_of(estimator, data, one, numbers, patience=patience, price=price)
+        if found[-1].fit.interrupted:
+            break
+    best, lowest = best_of(found), min(found, key=lambda one: one.bic)
+    if found[-1].fit.interrupted:
+        best = replace(best, fit=replace(best.fit, interrupted=True))
+    return best, lowest
+
+
+#: Passing over a fit is told if its criterion is better by more than TOLD (of the likelihood of
+#: rows left out, in nats a row, by more than TOLD_HELD_OUT). Smaller differences decide little;
+#: Kass and Raftery (1995) call more than ten in the BIC very strong evidence.
+TOLD, TOLD_HELD_OUT = 10.0, 0.01
+
+
+def warn_of_veto(passed: GaussianMixture, chosen: GaussianMixture, by: str, gain: float) -> None:
+    """Warn that a fit was passed over, because components of it have collapsed."""
+    if gain <= (TOLD_HELD_OUT if by == "cv" else TOLD):
+        return
+    m, name = passed.n_components_, passed.covariance_type_
+    value = "held-out log-likelihood" if by == "cv" else by.upper()
+    how = f"better by {gain:,.2f} nats a row" if by == "cv" else f"lower by {gain:,.0f}"
+    warn_user(
+        f"{m} component{'s' * (m > 1)} with {name} covariances would have a {value} {how} than the "
+        f"{chosen.n_components_} chosen, but were passed over: {passed._why_collapsed}. If these "
+        "components are real, ask for that number; else leave out the columns that make them "
+        "(--exclude in the command), let a few odd rows be outliers (outliers='auto'), or try a "
+        "simpler covariance_type",
+        CollapseWarning,
+    )
+
+
+def quietly(estimator: GaussianMixture, found: Found) -> GaussianMixture:
+    """``estimator_with`` for a fit that is only compared, without its warnings."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return estimator_with(estimator, found)
+
+
+def sweeps(estimator: GaussianMixture, data: RowData) -> bool:
+    """Whether fits of several numbers can share their work with these settings."""
+    means, weights = estimator.means_init, estimator.weights_init
+    widths = estimator.covariances_init, estimator.precisions_init
+    if any(part is not None for part in (means, weights, *widths)):
+        return False
+    return can_sweep(plan_of(estimator, data, COVARIANCE_TYPES[0], 1))
+
+
+def fits_of(
+    estimator: GaussianMixture,
+    data: RowData,
+    kind: str,
+    numbers: Sequence[int],
+    *,
+    patience: int | None,
+    price: float | None,
+    callback: Callable[[Found], None] = lambda found: None,
+    seed: int | None = None,
+) -> list[Found]:
+    """Fits of one covariance type and some numbers of components, with the estimator's settings.
+
+    Each is at least as good as a fit of its number from the estimator's ``random_state``, or from
+    another ``seed``. What the numbers have in common does not depend on ``random_state``, so that
+    it seldom changes the choice. See ``fitting.sweep.sweep`` for the other arguments.
+    """
+    return sweep(
+        data,
+        lambda m: plan_of(estimator, data, kind, m),
+        numbers,
+        np.random.default_rng(0 if seed is None else seed),
+        lambda: generator(estimator.random_state if seed is None else seed),
+        patience=patience,
+        price=price,
+        callback=callback,
+    )
+
+
+def estimator_with(estimator: GaussianMixture, found: Found) -> GaussianMixture:
+    """An estimator with the same settings that holds a fit, and has its number and type."""
+    one = with_choice(estimator, found.plan.kind.name, found.plan.m)
+    one._conclude(found.problem, found.fit)
+    return one
+
+
+def plan_of(estimator: GaussianMixture, data: RowData, kind: str, m: int) -> Plan:
+    """The plan of a fit with this number and type, which replace those of the estimator."""
+    sizes = Sizes(data.n, data.rows, data.order, data.place)
+    return plan_likelihood(with_choice(estimator, kind, m), sizes, None)
+
+
+def with_choice(estimator: GaussianMixture, kind: str, m: int) -> GaussianMixture:
+    """The same settings, with a type and a number."""
+    one = copy(estimator)
+    one.n_components, one.covariance_type = m, cast(CovarianceName, kind)
+    return one
+
 
 #: The largest reg_covar, in units of the variance of the data. This is a round number: far more
 #: than a fit can use, and so small that no square of it overflows.
@@ -34,14 +200,14 @@ LARGEST_FLOOR = 1e6
 #: The allowed values of the parameters that fits of likelihoods and of moments share.
 SHARED_CONSTRAINTS: dict[str, list[object]] = {
     "n_components": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
-    "covariance_type": [StrOptions({*COVARIANCE_TYPES, "auto"})],
+    "covariance_type": [StrOptions({*COVARIANCE_TYPES, *SHAPE_NAMES, "auto"})],
     "reg_covar": [Interval(Real, 0, LARGEST_FLOOR, closed="both")],
     "max_iter": [Interval(Integral, 0, None, closed="left")],
     "n_init": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
     "weights_init": ["array-like", None],
     "means_init": ["array-like", None],
-    "covariances_init": ["array-like", None],
-    "precisions_init": ["array-like", None],
+    "covariances_init": ["array-like", Real, None],
+    "precisions_init": ["array-like", Real, None],
     "random_state": ["random_state"],
     "warm_start": ["boolean"],
     "verbose": ["verbose"],
@@ -50,6 +216,7 @@ SHARED_CONSTRAINTS: dict[str, list[object]] = {
 _OF_MOMENTS = "it is one of MomentMixture, the method of moments"
 
 
+@dataclass(eq=False, repr=False)
 class GaussianMixture(OutlierAnswers, InferenceEstimator):
     """Gaussian mixture model, with the parameters and methods of scikit-learn's class of this name.
 
@@ -61,12 +228,16 @@ class GaussianMixture(OutlierAnswers, InferenceEstimator):
     Parameters
     ----------
     n_components : int or "auto", default=1
-        The number of components, m. "auto" takes the one of lowest BIC between 1 and 10, and stops
-        when three in a row were no better. :func:`momentmix.select` shows the others too.
-    covariance_type : {"full", "tied", "diag", "spherical", "auto"}, default="full"
+        The number of components, m. "auto" takes the one of lowest BIC, and goes on until three
+        in a row are no better. :func:`momentmix.select` shows the others too.
+    covariance_type : {"full", "tied", "diag", "spherical", "tied-diag", "tied-spherical", \
+            "auto"}, default="full"
         The shapes that components may have. "full": each its own ellipsoid. "tied": one ellipsoid
         for all. "diag": each its own ellipsoid along the axes, so that features do not correlate
-        within a component. "spherical": each its own ball. "auto": the one of lowest BIC.
+        within a component. "spherical": each its own ball. "tied-diag" and "tied-spherical": one
+        such ellipsoid, or ball, for all, as in latent profiles of equal variances. "auto": the one
+        of lowest BIC. "VEE" and the like are mclust's names of eight more, in which components
+        share volume, shape or orientation: fits by EM alone, without prior and standard errors.
     tol : float, default=1e-6
         EM stops when a step raises the mean log-likelihood by less.
     reg_covar : float, default=1e-6
@@ -76,8 +247,8 @@ class GaussianMixture(OutlierAnswers, InferenceEstimator):
         The limit on iterations of EM. With 0, the fit is its first start.
     n_init : int or "auto", default="auto"
         The number of starts. "auto" runs EM from k-means and random starts and repairs each, until
-        two end at the same solution. A number is the most starts; there are fewer if two agree
-        before.
+        two end at the same solution or it has searched long enough. A number is the most starts;
+        there are fewer only if two agree before.
     init_params : {"auto", "kmeans", "k-means++", "random", "random_from_data", "moments"}, \
             default="auto"
         Where EM starts, by scikit-learn's names: at the clusters of k-means, around rows that
@@ -108,9 +279,10 @@ class GaussianMixture(OutlierAnswers, InferenceEstimator):
         ``precisions_init``.
     prior : {"auto", "cv", None} or float, default="auto"
         How firmly the covariances of the components are held together, so that none collapses onto
-        a handful of rows. The strength is a number of rows. "auto" is 3n - 1 for full covariances
-        and 2 for diag and spherical, and "cv" lets cross-validation choose. With many rows the
-        effect vanishes. With a prior, no component is narrower than the rounding of the columns.
+        a handful of rows. The strength is a number of rows. "auto" learns from the rows how alike
+        the covariances are: it is between a half and 256 times 3n - 1 for full covariances, and 2
+        for diag and spherical. "cv" lets cross-validation choose. With many rows the effect
+        vanishes. With a prior, no component is narrower than the rounding of the columns.
         None maximises the likelihood alone, as scikit-learn does. A tied covariance has no others
         to be held to. If X has gaps, covariance matrices are also held to that of all rows, with
         the weight of n²/4 rows times the share of gaps, or less if many rows have none. The reason
@@ -128,6 +300,10 @@ class GaussianMixture(OutlierAnswers, InferenceEstimator):
         searched, and "em" otherwise.
     n_jobs : int, optional
         The number of threads; by default as many as NumPy's linear algebra uses.
+    goal : {"density", "clusters"}, default="density"
+        What the fit is for. "density" maximises the likelihood, so that new rows are likely.
+        "clusters" looks for groups that overlap little: it maximises a sharpened likelihood, in
+        which rows between two components count less for both.
 
     Attributes
     ----------
@@ -165,9 +341,11 @@ class GaussianMixture(OutlierAnswers, InferenceEstimator):
         (``agreeing``), and how far below it the best of the others is (``gap``, in nats a row);
         ``sentence`` says it in words. None if there was no search.
     log_posterior_ : float
-        ``lower_bound_`` less the penalty of the prior: what the fit maximises.
+        ``lower_bound_`` less the penalty of the prior: what the fit maximises, if its goal is a
+        density.
     prior_strength_ : float
-        The strength of the prior, in rows; 0 if there is none.
+        The strength of the prior, in rows; 0 if there is none. With "auto" it was learned: more
+        than 3n - 1 (or 2) rows say that the shapes are alike, and fewer that they differ.
     collapsed_ : ndarray of int
         The components that rest on too few rows, or have no width in some direction. There is a
         warning about them, and BIC and AIC mean little then.
@@ -205,6 +383,28 @@ class GaussianMixture(OutlierAnswers, InferenceEstimator):
     True
     """
 
+    n_components: int | Literal["auto"] = 1
+    _: KW_ONLY
+    covariance_type: CovarianceName | ShapeName | Literal["auto"] = "full"
+    tol: float = 1e-6
+    reg_covar: float = 1e-6
+    max_iter: int = 200
+    n_init: int | Literal["auto"] = "auto"
+    init_params: InitParams = "auto"
+    weights_init: ArrayLike | None = None
+    means_init: ArrayLike | None = None
+    precisions_init: ArrayLike | None = None
+    random_state: object = None
+    warm_start: bool = False
+    verbose: int = 0
+    verbose_interval: int = 10
+    covariances_init: ArrayLike | None = None
+    prior: float | Literal["auto", "cv"] | None = "auto"
+    outliers: float | Literal["auto", "uniform"] | None = None
+    method: Method = "auto"
+    n_jobs: int | None = None
+    goal: Literal["density", "clusters"] = "density"
+
     _parameter_constraints: ClassVar[dict[str, list[object]]] = {
         **SHARED_CONSTRAINTS,
         "tol": [Interval(Real, 0, None, closed="left")],
@@ -217,6 +417,7 @@ class GaussianMixture(OutlierAnswers, InferenceEstimator):
             None,
         ],
         "method": [StrOptions({"auto", "em", "newton"})],
+        "goal": [StrOptions({"density", "clusters"})],
     }
     _instead: ClassVar[dict[str, str]] = {
         "polish": "method='em' and 'newton' say how the likelihood is climbed, and MomentMixture "
@@ -231,49 +432,6 @@ class GaussianMixture(OutlierAnswers, InferenceEstimator):
         "moments": _OF_MOMENTS,
     }
 
-    def __init__(
-        self,
-        n_components: int | Literal["auto"] = 1,
-        *,
-        covariance_type: CovarianceName | Literal["auto"] = "full",
-        tol: float = 1e-6,
-        reg_covar: float = 1e-6,
-        max_iter: int = 200,
-        n_init: int | Literal["auto"] = "auto",
-        init_params: InitParams = "auto",
-        weights_init: ArrayLike | None = None,
-        means_init: ArrayLike | None = None,
-        precisions_init: ArrayLike | None = None,
-        random_state: object = None,
-        warm_start: bool = False,
-        verbose: int = 0,
-        verbose_interval: int = 10,
-        covariances_init: ArrayLike | None = None,
-        prior: float | Literal["auto", "cv"] | None = "auto",
-        outliers: float | Literal["auto", "uniform"] | None = None,
-        method: Method = "auto",
-        n_jobs: int | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.covariance_type: str = covariance_type
-        self.tol = tol
-        self.reg_covar = reg_covar
-        self.max_iter = max_iter
-        self.n_init = n_init
-        self.init_params = init_params
-        self.weights_init = weights_init
-        self.means_init = means_init
-        self.precisions_init = precisions_init
-        self.random_state = random_state
-        self.warm_start = warm_start
-        self.verbose = verbose
-        self.verbose_interval = verbose_interval
-        self.covariances_init = covariances_init
-        self.prior = prior
-        self.outliers = outliers
-        self.method = method
-        self.n_jobs = n_jobs
-
     @property
     def _is_auto(self) -> bool:
         """Whether the number of components or the covariance type is "auto"."""
@@ -287,8 +445,10 @@ class GaussianMixture(OutlierAnswers, InferenceEstimator):
         if not self._is_auto:
             return super()._solve(read, rows)
         with thread_limit(self.n_jobs):
-            found = choose(self, read(), generator(self.random_state))
+            found, lowest = choose(self, read())
             self._conclude(found.problem, found.fit)
+            if lowest.collapsed > found.collapsed:
+                warn_of_veto(quietly(self, lowest), self, "bic", found.bic - lowest.bic)
         return None
 
     def _plan(self, sizes: Sizes) -> Plan:
@@ -304,15 +464,103 @@ class GaussianMixture(OutlierAnswers, InferenceEstimator):
             return plan
         return replace(plan, outliers=plan.outliers._replace(widths=background.widths))
 
-    def _problem(self, data: Data | ObservedData, plan: Plan) -> Problem:
-        return mixture_problem(data, plan)
-
     def _set(self, problem: Problem, fit: Fit) -> None:
         super()._set(problem, fit)
         self._set_likelihood(fit)
 
     def _n_parameters(self) -> int:
-        count = parameter_count(self.mixture_.atoms.covariance.kind, *self.means_.shape)
+        count = parameter_count(fitted_type(self.covariance_type_), *self.means_.shape)
         if self.mixture_.background is None:
             return count
         return count + background_parameters(self.mixture_.n_features)
+
+
+def plan_likelihood(s: GaussianMixture, sizes: Sizes, last: Mixture | None) -> Plan:
+    """The plan of GaussianMixture; ``last`` is the previous solution, if there is one.
+
+    The likelihood is maximised, and moments can only be starts.
+    """
+    kind, m, n = fitted_type(s.covariance_type), int(s.n_components), sizes.n
+    outliers = plan_outliers(s.outliers, sizes.place)
+    if outliers is not None and (s.method == "newton" or s.init_params == "moments"):
+        raise ValueError(
+            f"outliers={s.outliers!r} goes with method='auto' or 'em' and with plain starts: "
+            f"outliers ruin moments and Newton's steps; got method={s.method!r} and "
+            f"init_params={s.init_params!r}"
+        )
+    if s.goal == "clusters" and s.method == "newton":
+        raise ValueError(
+            "goal='clusters' is climbed by EM, and method='newton' climbs the likelihood; use "
+            "method='auto' or 'em', or goal='density'"
+        )
+    if kind.curved and (
+        s.method == "newton" or s.init_params == "moments" or sizes.place != "memory"
+    ):
+        raise ValueError(
+            f"covariance_type={kind.name!r} is fitted by EM to rows in memory; give such rows, and "
+            "leave method and init_params at 'auto'"
+        )
+    parts = s.weights_init, s.means_init, s.covariances_init, s.precisions_init
+    given, search = given_start(kind, m, n, *parts), _search(s, sizes)
+    floor = max(float(s.reg_covar), LEAST_VARIANCE)
+    return Plan(
+        kind=kind,
+        m=m,
+        n=n,
+        n_init=count_of_starts(s.n_init),
+        polish=True,
+        method="em" if kind.curved else s.method,
+        search=search,
+        init_params=s.init_params,
+        prior=kind.prior(n, s.prior),
+        cross_validated=s.prior == "cv" and sizes.place == "memory",
+        anchored=s.prior is not None,
+        rounding=s.prior is not None,
+        sharpness=SHARPNESS if s.goal == "clusters" else 1.0,
+        outliers=outliers,
+        floor=floor,
+        tol=float(s.tol),
+        max_iter=int(s.max_iter),
+        start=last_start(last if s.warm_start else None, kind, m, n) or given,
+        by_weight=not s.warm_start and given is None,
+        verbose=s.verbose,
+        matching=None if search == "plain" else _model(s, kind, sizes, search, floor),
+    )
+
+
+def _model(s: GaussianMixture, kind: Kind, sizes: Sizes, search: Search, floor: float) -> Model:
+    """The model of moments at which EM starts: well matched if it is one, roughly if several."""
+    m, n, estimate = int(s.n_components), sizes.n, search == "estimate"
+    rough = not estimate or s.method == "newton"
+    order = choose_order(kind, m, n, known=sizes.order, check=estimate, start=rough)
+    explicit = is_explicit(kind, m, n, order)
+    return Model(
+        kind=kind,
+        m=m,
+        n=n,
+        order=order,
+        weights=(),
+        augmentation="implicit",
+        weighting=choose_weighting(explicit, total_size(n, order), rough=not estimate),
+        solver="auto",
+        floor=max(floor, LEAST_MATCHED_VARIANCE),
+        max_iter=min(int(s.max_iter), START_ITERATIONS) if rough else int(s.max_iter),
+        tol=START_TOL if rough else ESTIMATE_TOL,
+        explicit=explicit,
+        rough=rough,
+        tensors=estimate and tensors_pay(sizes.rows, kind, m, n, order),
+        # Several fits of moments start at random rows. A single estimate uses these in turn with
+        # rows that are far from each other.
+        init="auto" if estimate else "random",
+    )
+
+
+def _search(s: GaussianMixture, sizes: Sizes) -> Search:
+    """Where EM starts: at fits of moments only if these are asked for.
+
+    For rows elsewhere there is one estimate from all rows, which is better than any from a sample.
+    """
+    if s.init_params != "moments":
+        return "plain"
+    several = s.n_init != "auto" and s.method != "newton" and sizes.place == "memory"
+    return "moments" if several else "estimate"

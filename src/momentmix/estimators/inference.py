@@ -3,63 +3,44 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from momentmix.covariance import Bound, Kind
-from momentmix.data.observed import ObservedData
-from momentmix.data.parameters import Parameters
-from momentmix.data.sources import Data, TensorData, data_of
 from momentmix.distributions.moment_tensors import MomentTensors
-from momentmix.estimators.base import MixtureEstimator
-from momentmix.estimators.rows import Table
-from momentmix.fitting.asked import Sizes
-from momentmix.fitting.plan import Plan
-from momentmix.fitting.problem import Collapse, Problem
-from momentmix.likelihood.rows import RowLikelihood
-from momentmix.likelihood.scores import Directions
+from momentmix.estimators.base import KnownCurvature, Table
+from momentmix.estimators.predictions import MixturePredictions
+from momentmix.fit import Fit, Parameters
+from momentmix.fitting.information import Directions
+from momentmix.fitting.plan import Plan, Sizes
+from momentmix.fitting.problem import Problem
 from momentmix.matching.estimate import MixtureMoments
-from momentmix.matching.fit import Fit
-from momentmix.moments.distribution import AtomDistribution
+from momentmix.moments.functions import AtomDistribution
+from momentmix.rows.data import Data, TensorData, data_of
 from momentmix.support.array import foreign, to_numpy
 from momentmix.support.checks import generator, one_of, probability, whole_number
+from momentmix.support.messages import NoStandardErrors, warn_user
 from momentmix.support.parallel import thread_limit
-from momentmix.support.warnings import warn_user
-from momentmix.uncertainty.asymptotic import (
+from momentmix.uncertainty import (
+    Bootstrap,
+    BootstrapKind,
     Errors,
     InformationKind,
-    NoStandardErrors,
+    NormalEstimate,
+    bootstrap_fits,
     curvature_errors,
+    entry_names,
     likelihood_errors,
     moment_errors,
+    warn_if_unreliable,
 )
-from momentmix.uncertainty.bootstrap import Bootstrap, BootstrapKind, bootstrap_fits
-from momentmix.uncertainty.distribution import NormalEstimate, entry_names
-from momentmix.uncertainty.reliability import warn_if_unreliable
 
 #: A variance below this, in units of the data, counts as zero. It lies between the rounding of
 #: float64 (1e-16) and the least variance that fits allow (1e-10); its exact value does not matter.
 NO_VARIANCE = 1e-13
 
 
-class KnownCurvature(NamedTuple):
-    """The curvature at the end of a fit of rows elsewhere, from which standard errors follow."""
-
-    kind: Kind
-    parameters: Parameters  # in the coordinates of the fit
-    curvature: np.ndarray  # per row; (size, size)
-    rows: float
-    factor: Bound
-    collapse: Collapse | None
-
-    def errors(self) -> Errors:
-        directions = Directions(self.kind, self.parameters)
-        return curvature_errors(directions, self.curvature, self.rows)
-
-
-class InferenceEstimator(MixtureEstimator):
+class InferenceEstimator(MixturePredictions):
     """An estimator with standard errors, intervals and the bootstrap."""
 
     def standard_errors(
@@ -226,8 +207,8 @@ class InferenceEstimator(MixtureEstimator):
             )
         with thread_limit(self.n_jobs):
             problem, plan = self._problem_of_fit(X, sample_weight, noise_covariance)
-            likelihood = problem.likelihood
-            if not isinstance(likelihood, RowLikelihood):
+            likelihood = problem.all_here
+            if likelihood is None:
                 raise ValueError(
                     "bootstrap draws rows in memory and fits them by EM; this is a fit of moments "
                     "alone or of rows elsewhere, for which there is standard_errors"
@@ -251,14 +232,6 @@ class InferenceEstimator(MixtureEstimator):
         weights /= weights.sum(axis=1, keepdims=True)  # beside a background they sum to less
         return Bootstrap(weights, means, covariances, interrupted)
 
-    def _conclude(self, problem: Problem, fit: Fit) -> None:
-        super()._conclude(problem, fit)
-        self.__dict__.pop("_known_curvature", None)
-        if fit.curvature is not None and problem.likelihood is not None:
-            frame, count = problem.frame, problem.likelihood.count
-            known = frame.kind, fit.parameters, fit.curvature, count, frame.factor
-            self._known_curvature = KnownCurvature(*known, problem.collapse(fit))
-
     def _kept_data(self) -> TensorData:
         """The moments that were fitted, if the estimator has kept them."""
         raise ValueError(
@@ -281,13 +254,15 @@ class InferenceEstimator(MixtureEstimator):
         """The fitted parameters and the covariance of their errors; warn if it is unreliable."""
         one_of("kind", kind, ("observed", "opg", "sandwich"))
         check_is_fitted(self)
-        known = vars(self).get("_known_curvature")
+        known: KnownCurvature | None = vars(self).get("_known_curvature")
         if X is None and known is not None and kind == "observed":
-            warn_if_unreliable(errors := known.errors(), known.collapse)
+            directions = Directions(known.kind, known.parameters)
+            errors = curvature_errors(directions, known.curvature, known.rows)
+            warn_if_unreliable(errors, known.collapse)
             natural = errors.natural(known.factor)
             return NormalEstimate(known.kind, Parameters.of(self.mixture_), natural)
         with thread_limit(self.n_jobs):
-            problem, _ = self._problem_of_fit(X, sample_weight, noise_covariance)
+            problem, plan = self._problem_of_fit(X, sample_weight, noise_covariance)
             fitted = Parameters.of(self.mixture_)
             here = problem.frame.forward(fitted)
             free = self._free_covariances and problem.likelihood is not None
@@ -296,7 +271,7 @@ class InferenceEstimator(MixtureEstimator):
                     "a fitted covariance is singular, so the likelihood gives no standard errors; "
                     "drop constant or dependent features"
                 )
-            errors = _errors(problem, here, kind)
+            errors = _errors(problem, plan, here, kind)
             warn_if_unreliable(errors, problem.collapse(Fit(errors.directions.parameters)))
         return NormalEstimate(problem.frame.kind, fitted, errors.natural(problem.frame.factor))
 
@@ -307,7 +282,7 @@ class InferenceEstimator(MixtureEstimator):
         check_is_fitted(self)
         rows = False
         if X is None:
-            data: Data | ObservedData = self._kept_data()
+            data: Data = self._kept_data()
         elif isinstance(X, MomentTensors | AtomDistribution):
             data = data_of(X)
         else:
@@ -315,18 +290,23 @@ class InferenceEstimator(MixtureEstimator):
             data = self._data(X, sample_weight, noise_covariance, reset=False)
         sizes = Sizes(data.n, data.rows, data.order, data.place if rows else "moments")
         plan = self._plan_as_fitted(sizes)
-        if plan.cross_validated:  # its strength was found by the fit
-            prior = plan.kind.prior_of_rows(plan.n, self.prior_strength_)
-            plan = replace(plan, prior=prior)
+        if plan.sharpness != 1:
+            raise NoStandardErrors(
+                "a fit with goal='clusters' is not at the maximum of the likelihood, from which "
+                "errors and the bootstrap follow; fit the same rows with goal='density'"
+            )
+        if plan.prior is not None:  # its strength may have been found by the fit
+            plan = replace(plan, prior=plan.kind.prior(plan.n, self.prior_strength_))
         return self._problem(data, plan), plan
 
 
-def _errors(problem: Problem, parameters: Parameters, kind: InformationKind) -> Errors:
+def _errors(problem: Problem, plan: Plan, parameters: Parameters, kind: InformationKind) -> Errors:
     if problem.likelihood is not None:
         return likelihood_errors(problem.likelihood, parameters, kind)
-    if not isinstance(problem.moments, MixtureMoments):
+    moments = problem.moments(plan)
+    if not isinstance(moments, MixtureMoments):
         raise NoStandardErrors(
             "fits of moments alone have no standard errors for signals or with outliers; fit the "
             "likelihood of the rows"
         )
-    return moment_errors(problem.moments, parameters, problem.count)
+    return moment_errors(moments, parameters, problem.count)

@@ -5,32 +5,42 @@ It defines the parameters and what they mean; base.py fits.
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, ClassVar, Literal, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
 
-from momentmix.data.observed import ObservedData
-from momentmix.data.sources import Data
+from momentmix.covariance import Spherical, common_noise
 from momentmix.decomposition.terms import TermInit
+from momentmix.distributions.mixture import Mixture
 from momentmix.estimators.gaussian_mixture import SHARED_CONSTRAINTS
-from momentmix.estimators.moment_mixture import MATCHING_CONSTRAINTS
-from momentmix.estimators.moments import SOLVED, MomentEstimator
-from momentmix.fitting.asked import Sizes
+from momentmix.estimators.moment_mixture import MATCHING_CONSTRAINTS, SOLVED, MomentEstimator
+from momentmix.fit import Fit
 from momentmix.fitting.known_noise import NoiseFrame, known_noise_problem
-from momentmix.fitting.orders import known_noise_order
-from momentmix.fitting.plan import Plan, plan_known_noise
+from momentmix.fitting.plan import (
+    Plan,
+    Sizes,
+    Start,
+    check_means_init,
+    check_weights_init,
+    count_of_starts,
+    last_start,
+)
 from momentmix.fitting.problem import Problem
-from momentmix.matching.fit import Fit
-from momentmix.matching.matching import SolverName
+from momentmix.matching.model import ESTIMATE_TOL, Model, SolverName
+from momentmix.matching.orders import check_order_weights, check_rank
+from momentmix.rows.data import Data
 from momentmix.support.array import to_numpy
+from momentmix.support.checks import Interval
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 
+@dataclass(eq=False, repr=False)
 class KnownCovarianceMixture(MomentEstimator):
     """Find signals, the means of a mixture, through Gaussian noise of known covariance.
 
@@ -58,7 +68,8 @@ class KnownCovarianceMixture(MomentEstimator):
         origin of X as it is given. Use it to reproduce the paper.
     augmentation : {"implicit", "post-processing"}, default="implicit"
         The two forms of the paper's augmented system. In "implicit" the weights sum to 1 at every
-        step; in "post-processing" they are scaled afterwards.
+        step; in "post-processing" they are scaled afterwards, and a last fit in the first form
+        lowers the cost that this raised. So both end at the same minimum.
     solver : {"auto", "gauss-newton", "lbfgs"}, default="auto"
         How the difference of the moments is minimised. "auto" is Gauss-Newton, which takes few
         steps; "lbfgs" is a gradient method, as in the paper.
@@ -160,6 +171,26 @@ class KnownCovarianceMixture(MomentEstimator):
     True
     """
 
+    n_components: int
+    covariance: ArrayLike | Literal["estimate"]
+    _: KW_ONLY
+    order: int = 3
+    order_weights: ArrayLike | Literal["auto"] = "auto"
+    omega: float | None = None
+    augmentation: Literal["implicit", "post-processing"] = "implicit"
+    solver: SolverName = "auto"
+    init: TermInit = "auto"
+    n_init: int | Literal["auto"] = "auto"
+    polish: Literal["em"] | None = "em"
+    max_iter: int = 500
+    tol: float = 1e-6
+    weights_init: ArrayLike | None = None
+    means_init: ArrayLike | None = None
+    random_state: object = None
+    warm_start: bool = False
+    verbose: int = 0
+    n_jobs: int | None = None
+
     _solved = (
         *SOLVED,
         "covariance_",
@@ -182,47 +213,6 @@ class KnownCovarianceMixture(MomentEstimator):
         "polish": [StrOptions({"em"}), None],
         "tol": [Interval(Real, 0, None, closed="left")],
     }  # fmt: skip
-
-    def __init__(
-        self,
-        n_components: int,
-        covariance: ArrayLike | Literal["estimate"],
-        *,
-        order: int = 3,
-        order_weights: ArrayLike | Literal["auto"] = "auto",
-        omega: float | None = None,
-        augmentation: Literal["implicit", "post-processing"] = "implicit",
-        solver: SolverName = "auto",
-        init: TermInit = "auto",
-        n_init: int | Literal["auto"] = "auto",
-        polish: Literal["em"] | None = "em",
-        max_iter: int = 500,
-        tol: float = 1e-6,
-        weights_init: ArrayLike | None = None,
-        means_init: ArrayLike | None = None,
-        random_state: object = None,
-        warm_start: bool = False,
-        verbose: int = 0,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.covariance = covariance
-        self.order = order
-        self.order_weights = order_weights
-        self.omega = omega
-        self.augmentation = augmentation
-        self.solver = solver
-        self.init = init
-        self.n_init = n_init
-        self.polish = polish
-        self.max_iter = max_iter
-        self.tol = tol
-        self.weights_init = weights_init
-        self.means_init = means_init
-        self.random_state = random_state
-        self.warm_start = warm_start
-        self.verbose = verbose
-        self.n_jobs = n_jobs
 
     def fit_moments(self, P: object, y: object = None) -> Self:
         """Fit the signals to the moments of a distribution that still has the noise in it.
@@ -253,7 +243,7 @@ class KnownCovarianceMixture(MomentEstimator):
     def _plan(self, sizes: Sizes) -> Plan:
         return plan_known_noise(self, sizes, self._previous_solution())
 
-    def _problem(self, data: Data | ObservedData, plan: Plan) -> Problem:
+    def _problem(self, data: Data, plan: Plan) -> Problem:
         return known_noise_problem(data, plan, self.covariance)
 
     def _set(self, problem: Problem, fit: Fit) -> None:
@@ -271,3 +261,75 @@ class KnownCovarianceMixture(MomentEstimator):
     def _n_parameters(self) -> int:
         m, n = self.means_.shape
         return m - 1 + m * n + isinstance(self.covariance, str)
+
+
+def known_noise_order(s: KnownCovarianceMixture, sizes: Sizes) -> int:
+    """The order to match, which must be able to tell the means apart."""
+    order = s.order
+    if isinstance(order, bool) or not isinstance(order, int | np.integer) or order < 3:
+        raise ValueError(
+            f"order must be a whole number of at least 3, got {order!r}: means and weights do "
+            "not follow from the first two moments"
+        )
+    order = int(order)
+    check_rank(s.n_components, sizes.n, order, single=False, name="n_components")
+    if not isinstance(s.covariance, str):
+        common_noise(s.covariance, sizes.n)  # a bad one is refused before any pass
+    weights = check_order_weights(s.order_weights, s.omega, order)
+    if weights and (weights[-1] == 0 or not any(weights[1:-1])):
+        raise ValueError(
+            "order_weights must not be 0 for the highest order, nor for all others: one order "
+            f"alone does not tell means from weights; got {s.order_weights!r}"
+        )
+    if sizes.order is not None and order > sizes.order:
+        raise ValueError(
+            f"order={order} is asked for, but these moments were kept up to order {sizes.order}; "
+            f"accumulate with order={order}"
+        )
+    return order
+
+
+def plan_known_noise(s: KnownCovarianceMixture, sizes: Sizes, last: Mixture | None) -> Plan:
+    """The plan of KnownCovarianceMixture, in coordinates where the known noise is spherical."""
+    m, n, order = int(s.n_components), sizes.n, known_noise_order(s, sizes)
+    given = _given_start(s, n)
+    model = Model(
+        kind=Spherical,
+        m=m,
+        n=n,
+        order=order,
+        weights=check_order_weights(s.order_weights, s.omega, order),
+        augmentation=s.augmentation,
+        weighting="orders",
+        solver=s.solver,
+        floor=0.0,
+        max_iter=int(s.max_iter),
+        tol=ESTIMATE_TOL,
+        explicit=False,
+        omega=s.omega,
+        tensors=sizes.place == "elsewhere",
+        init=s.init,
+    )
+    return Plan(
+        kind=Spherical,
+        m=m,
+        n=n,
+        matching=model,
+        n_init=count_of_starts(s.n_init),
+        polish=sizes.place != "moments" and s.polish == "em",
+        search="both" if s.n_init == "auto" else "estimate",
+        tol=float(s.tol),
+        max_iter=int(s.max_iter),
+        start=last_start(last if s.warm_start else None, None, m, n) or given,
+        by_weight=not s.warm_start and given is None,
+        verbose=s.verbose,
+    )
+
+
+def _given_start(s: KnownCovarianceMixture, n: int) -> Start | None:
+    """A start without covariances; the default weights are equal."""
+    m = int(s.n_components)
+    weights, means = check_weights_init(s.weights_init, m), check_means_init(s.means_init, m, n)
+    if weights is None and means is None:
+        return None
+    return Start(np.full(m, 1 / m) if weights is None else weights, means, np.empty((m, 0)))

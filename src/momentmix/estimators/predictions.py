@@ -1,4 +1,7 @@
-"""Predictions of a fitted mixture for rows, in memory or on a Dask cluster."""
+"""The predictions of a fitted mixture for rows, in memory or on a Dask cluster.
+
+They are about components and, where rows may belong to none, about outliers.
+"""
 
 from __future__ import annotations
 
@@ -6,31 +9,57 @@ from collections.abc import Callable
 from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
-from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import check_is_fitted
 
-from momentmix.blocks.dask_rows import DaskRows, feature_names, is_dask, map_rows
+from momentmix.blocks.dask_rows import DaskRows, feature_names, map_rows
+from momentmix.blocks.engines import is_dask
 from momentmix.blocks.spark_rows import row_function
+from momentmix.covariance import Covariance
 from momentmix.distributions.mixture import Mixture
-from momentmix.estimators.rows import Table, check_rows
+from momentmix.estimators.base import MixtureEstimator, Table, check_rows, checked_table
+from momentmix.observed import noise_of_rows
 from momentmix.support.array import Array, as_like, foreign, namespace, to_numpy
 from momentmix.support.checks import generator, one_of
 from momentmix.support.device import block_bytes
 
 T = TypeVar("T")
 SparkMethod: TypeAlias = Literal["predict", "predict_proba", "score_samples"]
+#: What a mixture says of rows with such noise.
+Prediction: TypeAlias = Callable[[Mixture, Any, Table], Any]
 
 
-class MixturePredictions(DensityMixin, BaseEstimator):
+class MixturePredictions(MixtureEstimator):
     """The predictions of a fitted estimator for rows."""
-
-    mixture_: Mixture
-    means_: np.ndarray
-    n_features_in_: int
-    random_state: object
 
     def _n_parameters(self) -> int:
         raise NotImplementedError
+
+    def fit_predict(
+        self,
+        X: Table,
+        y: object = None,
+        sample_weight: Table = None,
+        noise_covariance: Table = None,
+    ) -> np.ndarray:
+        """Fit the mixture to the rows of X, and return the most probable component of each.
+
+        Parameters
+        ----------
+        X : array of shape (p, n)
+            The rows.
+        y : ignored
+            It is there because scikit-learn's pipelines pass it.
+        sample_weight : array of shape (p,), optional
+            How many times each row counts.
+        noise_covariance : scalar or array, optional
+            The covariance of known errors in the rows, as in ``fit``.
+
+        Returns
+        -------
+        array of shape (p,)
+        """
+        fitted = self.fit(X, y, sample_weight, noise_covariance)
+        return fitted.predict(X, noise_covariance)
 
     def score_samples(self, X: Table, noise_covariance: Table = None) -> np.ndarray:
         """The logarithm of the density at each row.
@@ -47,7 +76,7 @@ class MixturePredictions(DensityMixin, BaseEstimator):
         array of shape (p,)
             For Dask input it is a lazy Dask array.
         """
-        return self._by_row(X, noise_covariance, _log_density)
+        return self._by_row(X, noise_covariance, Mixture.log_prob)
 
     def score(self, X: Table, y: object = None, noise_covariance: Table = None) -> float:
         """The mean of the logarithm of the density over the rows; higher is better.
@@ -85,7 +114,7 @@ class MixturePredictions(DensityMixin, BaseEstimator):
             Whole numbers from 0. For Dask input it is a lazy Dask array. After a fit with
             ``outliers``, -1 is for rows that more probably than not belong to no component.
         """
-        return self._by_row(X, noise_covariance, _most_probable, dtype=np.int64)
+        return self._by_row(X, noise_covariance, Mixture.predict, dtype=np.int64)
 
     def predict_proba(self, X: Table, noise_covariance: Table = None) -> np.ndarray:
         """The probability of each component for each row, with the parameters as fitted.
@@ -103,7 +132,8 @@ class MixturePredictions(DensityMixin, BaseEstimator):
             Each row sums to 1. For Dask input it is a lazy Dask array.
         """
         check_is_fitted(self)
-        return self._by_row(X, noise_covariance, posterior, width=self.mixture_.n_components)
+        width = self.mixture_.n_components
+        return self._by_row(X, noise_covariance, Mixture.predict_proba, width)
 
     def spark_udf(self, method: SparkMethod = "predict") -> Callable[..., Any]:
         """A pandas UDF that makes predictions for the rows of a Spark DataFrame.
@@ -185,13 +215,16 @@ class MixturePredictions(DensityMixin, BaseEstimator):
         means, covariances = map(to_numpy, self.mixture_.denoise(rows, noise_covariance))
         return self._as_rows(means, X, rows), self._as_rows(covariances, X, rows)
 
-    def sample(self, n_samples: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    def sample(self, n_samples: int = 1, like: Table = None) -> tuple[np.ndarray, np.ndarray]:
         """Draw random rows from the fitted mixture, and the component of each.
 
         Parameters
         ----------
         n_samples : int, default=1
             The number of rows.
+        like : array of shape (p, n), optional
+            Rows whose rounding and range the drawn rows take over: whole numbers stay whole, and
+            none is below zero if none of these is.
 
         Returns
         -------
@@ -201,7 +234,10 @@ class MixturePredictions(DensityMixin, BaseEstimator):
             The component that each row came from.
         """
         check_is_fitted(self)
-        X, labels = self.mixture_.sample(n_samples, generator(self.random_state))
+        rng = generator(self.random_state)
+        if like is not None:
+            like = checked_table(self, like, reset=False)
+        X, labels = self.mixture_.sample(n_samples, rng, like=like)
         if not foreign(self.means_):
             return to_numpy(X), to_numpy(labels)
         integer = namespace(self.means_).int64
@@ -267,7 +303,7 @@ class MixturePredictions(DensityMixin, BaseEstimator):
         self,
         X: Table,
         noise_covariance: Table,
-        function: Callable[[Mixture, np.ndarray, Table], np.ndarray],
+        function: Prediction,
         width: int | None = None,
         dtype: type = float,
     ) -> np.ndarray:
@@ -337,19 +373,6 @@ class MixturePredictions(DensityMixin, BaseEstimator):
             )
 
 
-def posterior(mixture: Mixture, X: Array, noise_covariance: Table = None) -> Any:
-    """The probability of each component for each row; (p, m)."""
-    return mixture.predict_proba(X, noise_covariance)
-
-
-def _log_density(mixture: Mixture, X: Array, noise_covariance: Table) -> Any:
-    return mixture.log_prob(X, noise_covariance)
-
-
-def _most_probable(mixture: Mixture, X: Array, noise_covariance: Table) -> Any:
-    return mixture.predict(X, noise_covariance)
-
-
 def _fill(mixture: Mixture, X: np.ndarray, noise_covariance: Table) -> np.ndarray:
     return to_numpy(mixture.impute(X, noise_covariance=noise_covariance))
 
@@ -360,16 +383,134 @@ def _score_of_block(
     """The sum of log densities, and the number of rows that have any value."""
     if X.shape[0] == 0:
         return 0.0, 0
-    xp, density = namespace(X), _log_density(mixture, X, noise_covariance)
+    xp, density = namespace(X), mixture.log_prob(X, noise_covariance)
     told = int(xp.sum(xp.astype(~xp.all(xp.isnan(X), axis=1), xp.int64)))
     return float(xp.sum(density)), told
 
 
 #: The predictions that can be made on a device.
-_ON_DEVICE = (posterior, _log_density, _most_probable)
+_ON_DEVICE = (Mixture.predict_proba, Mixture.log_prob, Mixture.predict)
 #: The function of each method of ``spark_udf``, and Spark's type of its result.
-_ON_SPARK: dict[str, tuple[Callable[[Mixture, np.ndarray, Table], np.ndarray], str]] = {
-    "predict": (_most_probable, "long"),
-    "predict_proba": (posterior, "array<double>"),
-    "score_samples": (_log_density, "double"),
+_ON_SPARK: dict[str, tuple[Prediction, str]] = {
+    "predict": (Mixture.predict, "long"),
+    "predict_proba": (Mixture.predict_proba, "array<double>"),
+    "score_samples": (Mixture.log_prob, "double"),
 }
+
+
+class OutlierAnswers(MixturePredictions):
+    """Predictions about outliers, in addition to those about components."""
+
+    def predict_proba(
+        self, X: Table, noise_covariance: Table = None, *, outliers: bool = False
+    ) -> np.ndarray:
+        """The probability of each component for each row, with the parameters as fitted.
+
+        Parameters
+        ----------
+        X : array of shape (p, n)
+            The rows. A Dask array or DataFrame works too. NaN is a gap, which is left out.
+        noise_covariance : scalar or array, optional
+            The covariance of known errors in the rows, as in ``fit``.
+        outliers : bool, default=False
+            Whether there is a last column, with the probability that a row belongs to no component.
+            Without it, the probabilities are those if it does belong to one.
+
+        Returns
+        -------
+        array of shape (p, m), or (p, m + 1) with outliers
+            Each row sums to 1. For Dask input it is a lazy Dask array.
+        """
+        if not outliers:
+            return super().predict_proba(X, noise_covariance)
+        return self._by_row(
+            X, noise_covariance, _with_outliers, width=self.mixture_.n_components + 1
+        )
+
+    def outlier_score(self, X: Table, noise_covariance: Table = None) -> np.ndarray:
+        """How odd each row is, even if none is called an outlier; higher is odder.
+
+        It is the mean of two surprises in nats, each -log of a density under the components: that
+        of the row, and that of its values one by one, as if they were independent. A row is odd if
+        its values do not go together, or if some of them are rare. For the probability that a row
+        belongs to no component see ``predict_proba(X, outliers=True)``.
+
+        Parameters
+        ----------
+        X : array of shape (p, n)
+            The rows. A Dask array or DataFrame works too. NaN is a gap, which is left out.
+        noise_covariance : scalar or array, optional
+            The covariance of known errors in the rows, as in ``fit``.
+
+        Returns
+        -------
+        array of shape (p,)
+            Numbers without bounds. For Dask input it is a lazy Dask array.
+        """
+        return self._by_row(X, noise_covariance, _oddness)
+
+    def decision_function(self, X: Table, noise_covariance: Table = None) -> np.ndarray:
+        """The log-odds that each row belongs to a component, following scikit-learn's convention.
+
+        They also tell apart rows that are all surely outliers.
+
+        Parameters
+        ----------
+        X : array of shape (p, n)
+            The rows. A Dask array or DataFrame works too. NaN is a gap, which is left out.
+        noise_covariance : scalar or array, optional
+            The covariance of known errors in the rows, as in ``fit``.
+
+        Returns
+        -------
+        array of shape (p,)
+            Negative for outliers, for which ``predict`` gives -1. Infinite for a fit without a
+            background, for which ``outlier_score`` still tells rows apart. For Dask input it is a
+            lazy Dask array.
+        """
+        return self._by_row(X, noise_covariance, _log_odds)
+
+
+def _oddness(mixture: Mixture, X: np.ndarray, noise_covariance: Table) -> np.ndarray:
+    own = np.logaddexp.reduce(to_numpy(mixture.log_joint(X, noise_covariance)), axis=1)
+    return np.asarray(-(own + log_prob_by_feature(mixture, X, noise_covariance)) / 2)
+
+
+def log_prob_by_feature(mixture: Mixture, X: np.ndarray, noise_covariance: Table) -> np.ndarray:
+    """The sum of the log densities of each row's values, taken one by one; (p,).
+
+    Each value has a mixture of its own, Σ_a log Σ_j λ_j N(x_a; μ_ja, Σ_jaa + its noise). Gaps are
+    left out. O(p m n).
+    """
+    weights, means = to_numpy(mixture.weights), to_numpy(mixture.means).astype(np.float64)
+    rows = np.asarray(X, dtype=np.float64)
+    own = np.broadcast_to(_variances(mixture.atoms.covariance), means.shape)
+    noise = noise_of_rows(noise_covariance, rows)
+    more = np.zeros((1, 1)) if noise is None else _variances(noise)
+    total = np.zeros(len(rows))
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        for a, error in enumerate(np.broadcast_to(more, rows.shape).T):
+            S = own[:, a] + error[:, None]
+            logs = np.log(weights) - np.log(2 * np.pi * S) / 2
+            logs = logs - (rows[:, a, None] - means[:, a]) ** 2 / (2 * S)
+            total += np.where(np.isnan(rows[:, a]), 0.0, np.logaddexp.reduce(logs, axis=1))
+    return total
+
+
+def _variances(covariance: Covariance) -> np.ndarray:
+    if covariance.diagonal:
+        return to_numpy(covariance.variances()).astype(np.float64)
+    return np.diagonal(to_numpy(covariance.matrices()), axis1=1, axis2=2).astype(np.float64)
+
+
+def _with_outliers(mixture: Mixture, X: np.ndarray, noise_covariance: Table) -> np.ndarray:
+    beyond = mixture.outlier_probability(X, noise_covariance)[:, None]
+    among = to_numpy(mixture.predict_proba(X, noise_covariance))
+    return np.hstack([among * (1 - beyond), beyond])
+
+
+def _log_odds(mixture: Mixture, X: np.ndarray, noise_covariance: Table) -> np.ndarray:
+    if mixture.background is None:
+        return np.full(len(X), np.inf)
+    own = np.logaddexp.reduce(to_numpy(mixture.log_joint(X, noise_covariance)), axis=1)
+    return np.asarray(own - mixture.background.log_joint(X))

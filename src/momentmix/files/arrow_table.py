@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from momentmix.files.cells import Kind
-from momentmix.files.table import HEAD_ROWS, Piece, Place, Table, TableError
+from momentmix.files.table import HEAD_ROWS, CellKind, Piece, Place, Table, TableError
 
 if TYPE_CHECKING:
     import pyarrow
@@ -57,10 +56,10 @@ class ArrowTable(Table):
     def head_is_all(self) -> bool:
         return len(self._first_rows[0]) <= HEAD_ROWS
 
-    def _head_columns(self) -> list[tuple[Kind, np.ndarray]]:
+    def _head_columns(self) -> list[tuple[CellKind, np.ndarray]]:
         rows, names = self._first_rows
         values = dict(zip(names, rows[:HEAD_ROWS].T, strict=True))
-        found: list[tuple[Kind, np.ndarray]] = []
+        found: list[tuple[CellKind, np.ndarray]] = []
         for field in self._fields:
             column = values.get(field.name, np.empty(0))
             empty = field.name in values and self.head_is_all and bool(np.isnan(column).all())
@@ -160,7 +159,7 @@ def _objects(cells: list[object]) -> np.ndarray:
     return array
 
 
-def _kind(data_type: pyarrow.DataType) -> Kind:
+def _kind(data_type: pyarrow.DataType) -> CellKind:
     """What a column of this type holds."""
     from pyarrow import types
 

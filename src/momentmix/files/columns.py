@@ -42,14 +42,14 @@ class Wanted(NamedTuple):
 EVERY_NUMBER = Wanted()
 
 
-class Choice(NamedTuple):
+class ChosenColumns(NamedTuple):
     """The columns to read, None for all of a table without names; and those left out, and why."""
 
     columns: list[str] | None
     left_out: list[tuple[str, str]]
 
 
-def choose_columns(tables: Sequence[Table], wanted: Wanted) -> Choice:
+def choose_columns(tables: Sequence[Table], wanted: Wanted) -> ChosenColumns:
     """Choose the columns of tables that share them, by a look at their first rows."""
     first = tables[0]
     known = first.known
@@ -73,17 +73,19 @@ def choose_columns(tables: Sequence[Table], wanted: Wanted) -> Choice:
     if wanted.columns is None and not wanted.keep_all:
         # Columns with a reason against them are left out, unless there are no others.
         chosen = [name for name in numbers if reasons[name] is None] or numbers
+    # Words among numbers are refused where they stand, if there is nothing else to read.
+    chosen = chosen or [name for name in candidates if reasons[name] == "numbers and words"]
     if not chosen:
         held = ", ".join(f"{name} ({reasons.get(name, 'excluded')})" for name in known[:6])
         raise TableError(f"{first.label}: no column of numbers is left; it has {held}")
     kept = set(chosen)
     left_out = [(name, reasons[name] or "") for name in candidates if name not in kept]
-    return Choice(None if first.names is None and chosen == known else chosen, left_out)
+    return ChosenColumns(None if first.names is None and chosen == known else chosen, left_out)
 
 
 #: Reasons to leave out a column of numbers.
 NUMBERS = {"no name", "running numbers", "identifiers", "years", "constant", "partition"}
-_NO_NUMBERS = ("words", "dates", "codes", "true or false", "empty")
+_NO_NUMBERS = ("numbers and words", "words", "dates", "codes", "true or false", "empty")
 
 
 def is_pattern(text: str) -> bool:

@@ -12,9 +12,16 @@ from itertools import pairwise, product
 
 import numpy as np
 
-from momentmix.files.cells import SIGNS, as_number, is_gap, is_number, kind_of
-from momentmix.files.options import ReadOptions
-from momentmix.files.table import HEAD_ROWS, TableError
+from momentmix.files.table import (
+    HEAD_ROWS,
+    SIGNS,
+    ReadOptions,
+    TableError,
+    as_number,
+    is_gap,
+    is_number,
+    kind_of,
+)
 
 #: In the order of preference if several fit equally well. A blank means any run of blanks and tabs.
 SEPARATORS = (",", ";", "\t", "|", " ")
@@ -22,6 +29,8 @@ _ANY_SEPARATOR = ",;\t|"
 #: Separators are tried on this many lines. A round number that affects the speed of opening only,
 #: unless the first lines differ from the rest.
 _TRIED = 200
+#: A cell of these alone is a part of a number, as in -€ 5.
+_SIGNS_ALONE = set(SIGNS + "-")
 _BOM = b"\xef\xbb\xbf"
 _COMMENT = re.compile(rb"(?m)^[ \t]*#[^\n]*(?:\n|\Z)")
 _BLANKS, _ENDS = re.compile(rb"[ \t]+"), re.compile(rb"(?m)^[ \t]+|[ \t]+(?=\r?$)")
@@ -158,6 +167,8 @@ def _separator(
         if width == 1 and separator != ",":
             below &= decimal == "." or "," not in top[0]
         filled = [cell for row in rows for cell in row if not is_gap(cell, options.gaps)]
+        if separator == " ":  # which also stands between a sign and its number
+            below &= not any(set(cell) <= _SIGNS_ALONE for cell in filled)
         values = [as_number(cell, decimal) for cell in filled]
         plain = sum(is_number(cell, decimal) for cell in filled)
         other = len(values) - np.isnan(values).sum() - plain
@@ -234,13 +245,30 @@ class _Head:
                 f"({below[0].strip()!r}); --sep ';' --decimal '{whole[-1]}' takes each for one "
                 "number"
             )
-        cells = [cell for row in self.rows for cell in row if "," in cell and is_number(cell, ",")]
-        three = all(re.fullmatch(r"[+-]?[1-9]\d{0,2},\d{3}", cell) for cell in cells)
-        if self.options.decimal is None and self.decimal == "," and cells and three:
+        if self.options.decimal is None and (cell := self._perhaps_thousands()):
             self.said.append(
-                f"{self.label}: {cells[0]!r} and numbers like it are read as "
-                f"{as_number(cells[0], ','):.10g}; --decimal . reads them as thousands"
+                f"{self.label}: {cell!r} and numbers like it are read as "
+                f"{as_number(cell, self.decimal):.10g}; --decimal {'.,'[self.decimal == '.']} "
+                "reads them as thousands"
             )
+
+    def _perhaps_thousands(self) -> str | None:
+        """A number whose decimal mark may be one of thousands.
+
+        If it is a comma, all such numbers have three digits after it. If it is a point, those of a
+        column do, and the others there are whole and have at most three digits.
+        """
+        mark = self.decimal
+        short = re.compile(rf"[+-]?(0|[1-9]\d{{0,2}}(\{mark}\d{{3}})?)")
+        rows = [row for row in self.rows if len(row) == self.cells]
+        columns = zip(*rows, strict=True) if mark == "." else [[c for row in rows for c in row]]
+        for column in columns:
+            numbers = [c for c in column if is_number(c, mark) and (mark == "." or mark in c)]
+            marked = [cell for cell in numbers if mark in cell]
+            mixed = mark == "," or len(marked) < len(numbers)
+            if marked and mixed and all(map(short.fullmatch, numbers)):
+                return marked[0]
+        return None
 
     def dialect(self, whole: bool) -> Dialect:
         names, first = None, 0
@@ -325,12 +353,13 @@ class _Head:
 
     def _is_far_off(self) -> bool:
         """Whether the numbers of the first line lie far outside the range of those below."""
+        first = self.rows[0][: self.cells]  # it may be longer than the rows below
         columns = [
             [as_number(row[i], self.decimal) for row in self.rows[1:] if len(row) == self.cells]
-            for i, cell in enumerate(self.rows[0])
+            for i, cell in enumerate(first)
             if self._is_number(cell)
         ]
-        top = [as_number(cell, self.decimal) for cell in self.rows[0] if self._is_number(cell)]
+        top = [as_number(cell, self.decimal) for cell in first if self._is_number(cell)]
         for value, column in zip(top, columns, strict=True):
             below = np.array(column)[~np.isnan(column)]
             if len(below) < 5 or not value.is_integer():
@@ -348,7 +377,9 @@ class _Head:
         return [
             cell
             for cell, kind in zip(self.rows[0], kinds or ["empty"] * self.cells, strict=False)
-            if kind in ("numbers", "empty") and not self._is_number(cell) and not is_gap(cell, gaps)
+            if kind in ("numbers", "numbers and words", "empty")
+            and not self._is_number(cell)
+            and not is_gap(cell, gaps)
         ]
 
     def _rows_count_too(self) -> bool:

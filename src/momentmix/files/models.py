@@ -14,7 +14,7 @@ import numpy as np
 
 from momentmix.covariance import COVARIANCE_TYPES
 from momentmix.files.writing import written_whole
-from momentmix.support.array import Array, to_numpy
+from momentmix.support.array import Array, to_numpy, without_graph
 
 #: What every model file says first. The version rises when older releases could not read a file.
 FORMAT, VERSION = "momentmix-mixture", 1
@@ -61,7 +61,7 @@ class Parameters(TypedDict):
 
 def write_model(path: str | PathLike[str], mixture: Model) -> None:
     """Write the parameters, whole or not at all, so that a crash leaves the old file."""
-    arrays = {name: to_numpy(getattr(mixture, name)) for name in _NUMBERS}
+    arrays = {name: to_numpy(without_graph(getattr(mixture, name))) for name in _NUMBERS}
     document: dict[str, object] = {
         "format": FORMAT,
         "version": VERSION,

@@ -11,8 +11,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from momentmix.files.arrow_table import ArrowTable
-from momentmix.files.options import FIND_OUT, ReadOptions
-from momentmix.files.table import PIECE_BYTES, TableError
+from momentmix.files.table import FIND_OUT, PIECE_BYTES, ReadOptions, TableError
 
 if TYPE_CHECKING:
     import pyarrow
@@ -106,13 +105,21 @@ class QueryTable(ArrowTable):
                 self.database or ":memory:", read_only=self.database is not None, config=_SETTINGS
             ) as connection:
                 statements = connection.extract_statements(self.query)
-                if [each.type for each in statements] != [duckdb.StatementType.SELECT]:
+                kinds = [each.type for each in statements]
+                names = [kind.name for kind in kinds]  # before DuckDB 1.2, two of them for PIVOT
+                pivots = names == ["CREATE", "SELECT"] and "pivot" in self.query.lower()
+                if names == ["MULTI"] or pivots:
+                    raise TableError(
+                        f"{self.label}: PIVOT would first write the values that become columns; "
+                        "name them, as in PIVOT t ON year IN (2023, 2024) USING sum(x)"
+                    )
+                if kinds != [duckdb.StatementType.SELECT]:
                     raise TableError(
                         f"{self.label}: {PREFIX} takes one query, which begins with SELECT, FROM "
                         "or WITH, and nothing that changes a database"
                     )
                 # As a subquery: there DuckDB refuses a WITH whose parts write.
-                asked = f"SELECT {what} FROM (\n" + self.query.rstrip("; \n") + "\n)"
+                asked = f"SELECT {what} FROM (\n" + _without_end(self.query, duckdb) + "\n)"
                 self._refuse_writing(connection, asked)
                 yield connection.sql(asked)
         except duckdb.Error as error:
@@ -144,3 +151,14 @@ class QueryTable(ArrowTable):
             ) from error
         module: ModuleType = duckdb
         return module
+
+
+def _without_end(query: str, duckdb: ModuleType) -> str:
+    """The query without semicolons and comments after it."""
+    text = query.encode()  # tokens are counted in bytes
+    end = len(text)
+    for start, kind in reversed(duckdb.tokenize(query)):
+        if kind != duckdb.token_type.comment and text[start : start + 1] != b";":
+            break
+        end = start
+    return text[:end].decode()

@@ -1,22 +1,144 @@
 """A table of numbers in a file: what all formats share.
 
 A ``Table`` yields pieces of rows, each with the place where the next begins, so that an interrupted
-reader can resume. Its head shows what the columns hold before some are chosen. Every problem with a
-file is a ``TableError`` that names the file and the row.
+reader can resume. Its head shows what the columns hold before some are chosen, and each cell of
+text is a number, a gap, a date, a code, true or false, or a word. Options say how to read a file in
+place of automatic detection. Every problem with a file is a ``TableError`` that names the file and
+the row.
 """
 
 from __future__ import annotations
 
+import codecs
 import os
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from momentmix.files.cells import Kind, as_number
-from momentmix.files.options import FIND_OUT, ReadOptions
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """What the user says about the form of a table; None means that it is detected.
+
+    ``gaps`` are words that stand for a missing number besides the usual ones. ``header`` tells
+    whether the first line names the columns. ``sheet`` is the name of a sheet in a workbook.
+    """
+
+    separator: str | None = None
+    decimal: str | None = None
+    encoding: str | None = None
+    gaps: tuple[str, ...] = ()
+    header: bool | None = None
+    sheet: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.separator is not None and (len(self.separator) != 1 or self.separator in '"\n\r'):
+            raise ValueError(f"a separator is one character, got {self.separator!r}")
+        if self.decimal not in (None, ".", ","):
+            raise ValueError(f"the decimal mark is '.' or ',', got {self.decimal!r}")
+        if self.encoding is not None:
+            try:
+                "".encode(codecs.lookup(self.encoding).name)
+            except (LookupError, ValueError) as error:
+                raise ValueError(f"there is no encoding {self.encoding!r} of text") from error
+
+
+FIND_OUT = ReadOptions()
+
+#: The kind of the cells of a column.
+CellKind: TypeAlias = Literal[
+    "numbers", "numbers and words", "words", "dates", "codes", "true or false", "empty"
+]
+
+#: The words for a missing number in text, in lower case.
+GAPS = ("", "na", "nan", "null", "n/a", "#n/a", "none", "missing", "?", "-", "--", ".")
+_TRUTHS = {"true", "false", "yes", "no", "t", "f", "y", "n"}
+_DATE = re.compile(
+    r"\d{4}-\d{1,2}(-\d{1,2})?([T ]\d{1,2}:\d{2}.*)?|\d{4}/\d{1,2}/\d{1,2}.*|"
+    r"\d{1,2}[./]\d{1,2}[./]\d{2,4}.*|\d{1,2}:\d{2}(:\d{2}.*)?"
+)
+#: The numbers that pyarrow reads, with a decimal point. Python alone also reads 1_000 and 0x10.
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?inf(inity)?", re.IGNORECASE)
+#: Numbers with marks between thousands: 1,234,567.8 or 1 234 or 1'234; a blank may be a thin one.
+#: In India the last three digits stand together, and before them pairs: 12,34,567.8.
+_GROUPED = re.compile(
+    r"([+-]?[1-9]\d{0,2})((?P<mark>[,.'\u2019 \u00a0\u2009\u202f])\d{3}(?:(?P=mark)\d{3})*"
+    r"|(?P<comma>,)(?:\d{2},)+\d{3})((?!\d).*)"
+)
+SIGNS = "$€£¥₹%"
+#: Words among numbers are read as gaps if at most this share of the cells are words; with more of
+#: them, the column is left out. A round number: one cell in 50.
+FEW_WORDS = 0.02
+#: Digits that begin with 0 are a code, such as a postal code, a telephone or a product number.
+_CODE = re.compile(r"0\d+")
+
+
+def is_gap(cell: str, more: Sequence[str] = ()) -> bool:
+    """Whether a cell has no value; ``more`` are further words for a gap."""
+    return cell.strip().lower() in GAPS or cell.strip() in more
+
+
+def is_number(cell: str, decimal: str = ".") -> bool:
+    """Whether a cell is a plain number, without currency signs or thousands separators."""
+    return _plain(cell.strip(), decimal) is not None
+
+
+def as_number(cell: str, decimal: str = ".") -> float:
+    """The number in a cell, also in $1,234.50, 45 % or (0.5), which is negative; NaN if none."""
+    cell = cell.strip().replace("\u2212", "-")  # the minus sign of typesetters
+    value = _plain(cell, decimal)
+    if value is not None:
+        return value
+    negative = cell.startswith("(") and cell.endswith(")")
+    bare = cell[1:-1] if negative else cell
+    sign, bare = ("-", bare[1:]) if bare.startswith("-") else ("", bare)
+    bare = sign + bare.strip(SIGNS + " \u00a0\u2009\u202f")
+    found = _GROUPED.fullmatch(bare)
+    if found is not None and (found["mark"] or found["comma"]) != decimal:
+        bare = found[1] + re.sub(r"\D", "", found[2]) + found[5]
+    value = _plain(bare, decimal)
+    if value is None:
+        return np.nan
+    return -value if negative else value
+
+
+def _plain(cell: str, decimal: str) -> float | None:
+    if decimal != ".":
+        if "." in cell:
+            return None
+        cell = cell.replace(decimal, ".")
+    return float(cell) if cell.isascii() and _NUMBER.fullmatch(cell) else None
+
+
+def gap_forms(more: Sequence[str] = ()) -> list[str]:
+    """Every spelling of a gap, for pyarrow, which compares cells exactly."""
+    words = {form for gap in GAPS for form in (gap, gap.upper(), gap.title())} | {"NaN", *more}
+    return sorted({f"{a}{word}{b}" for word in words for a in ("", " ") for b in ("", " ")})
+
+
+def kind_of(cells: Sequence[str], decimal: str = ".", more: Sequence[str] = ()) -> CellKind:
+    """The kind of a column: "numbers" if all but a few of its cells are, or half with words."""
+    filled = [cell.strip() for cell in cells if not is_gap(cell, more)]
+    if not filled:
+        return "empty"
+    if all(cell.isdecimal() for cell in filled) and any(map(_CODE.fullmatch, filled)):
+        return "codes"
+    numbers = sum(not np.isnan(as_number(cell, decimal)) for cell in filled)
+    if len(filled) - numbers <= FEW_WORDS * len(filled):
+        return "numbers"
+    if 2 * numbers >= len(filled):
+        return "numbers and words"
+    if all(cell.lower() in _TRUTHS for cell in filled):
+        return "true or false"
+    if all(_DATE.fullmatch(cell) for cell in filled):
+        return "dates"
+    return "words"
+
 
 #: The size of one piece in memory, in bytes of float64. It affects memory and speed only.
 PIECE_BYTES = 16 << 20
@@ -36,7 +158,7 @@ class Column(NamedTuple):
     """A column as the head of a table shows it."""
 
     name: str
-    kind: Kind
+    kind: CellKind
     values: np.ndarray  # its first numbers, NaN for gaps; empty if it holds no numbers
     has_name: bool = True
     partition: bool = False  # whether its value comes from the path of the file
@@ -157,7 +279,7 @@ class Table(ABC):
         """The number of all columns."""
 
     @abstractmethod
-    def _head_columns(self) -> list[tuple[Kind, np.ndarray]]:
+    def _head_columns(self) -> list[tuple[CellKind, np.ndarray]]:
         """The kind and the first numbers of each column."""
 
     @abstractmethod

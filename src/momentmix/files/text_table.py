@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from momentmix.files.arrow_table import columns_as_rows, import_pyarrow
-from momentmix.files.cells import Kind, as_number, gap_forms, is_gap, is_number, kind_of
 from momentmix.files.dialect import find_dialect, logical_lines, split_cells
 from momentmix.files.streams import TextStream, encoding_of, packing
-from momentmix.files.table import Piece, Place, Table, TableError
+from momentmix.files.table import (
+    FEW_WORDS,
+    CellKind,
+    Piece,
+    Place,
+    Table,
+    TableError,
+    as_number,
+    gap_forms,
+    is_gap,
+    is_number,
+    kind_of,
+)
+from momentmix.support.messages import warn_user
 
 if TYPE_CHECKING:
     import pyarrow
@@ -80,15 +93,16 @@ class TextTable(Table):
     def head_is_all(self) -> bool:
         return self._dialect.whole
 
-    def _head_columns(self) -> list[tuple[Kind, np.ndarray]]:
+    def _head_columns(self) -> list[tuple[CellKind, np.ndarray]]:
         decimal, gaps = self._dialect.decimal, self.options.gaps
         if not self._dialect.rows:
             return [("numbers", np.empty(0))] * self._dialect.cells
         columns = zip(*self._dialect.rows, strict=True)
-        found: list[tuple[Kind, np.ndarray]] = []
+        found: list[tuple[CellKind, np.ndarray]] = []
         for cells in columns:
             kind = kind_of(cells, decimal, gaps)
-            numbers = [as_number(cell, decimal) for cell in cells] if kind == "numbers" else []
+            held = kind in ("numbers", "numbers and words")
+            numbers = [as_number(cell, decimal) for cell in cells] if held else []
             found.append((kind, np.array(numbers)))
             self._say_how(cells, numbers)
         return found
@@ -110,8 +124,9 @@ class TextTable(Table):
 
     def _pieces(self, start: Place) -> Iterator[Piece]:
         place = max(start, self._start, key=lambda p: p.offset)
+        words = Counter[str]()
         for block, share in self._blocks(place):
-            rows = self._parse(block, place)
+            rows = self._parse(block, place, words)
             after = Place(
                 place.rows + len(rows),
                 place.offset + len(block),
@@ -163,7 +178,7 @@ class TextTable(Table):
             rows = [cells for _, cells in self._lines_of_cells(block, Place())]
             return [[cells[at] for cells in rows] for at in places]
 
-    def _as_column(self, cells: list[str], kind: Kind) -> np.ndarray:
+    def _as_column(self, cells: list[str], kind: CellKind) -> np.ndarray:
         """An array of numbers if every cell is a number or a gap, else of words."""
         if kind == "numbers":
             decimal = self._dialect.decimal
@@ -174,19 +189,15 @@ class TextTable(Table):
                 return numbers.astype(np.int64) if whole else numbers
         return np.array(cells, dtype=object)
 
-    def _parse(self, block: bytes, place: Place) -> np.ndarray:
+    def _parse(self, block: bytes, place: Place, words: Counter[str]) -> np.ndarray:
         pa = import_pyarrow(self.path, self.label)
         text = self._dialect.clean(block)
         if not text.strip():
             return np.empty((0, self.width))
         try:
-            return self._numbers(text)
+            return columns_as_rows(self._read(text, self.columns or self.known, pa.float64()))
         except pa.ArrowInvalid as error:
-            return self._cell_by_cell(block, place, error)
-
-    def _numbers(self, text: bytes) -> np.ndarray:
-        pa = import_pyarrow(self.path, self.label)
-        return columns_as_rows(self._read(text, self.columns or self.known, pa.float64()))
+            return self._cell_by_cell(block, place, words, error)
 
     def _read(
         self, text: bytes, columns: Sequence[str], cell_type: pyarrow.DataType
@@ -212,21 +223,37 @@ class TextTable(Table):
             ),
         )
 
-    def _cell_by_cell(self, block: bytes, place: Place, error: Exception) -> np.ndarray:
-        """Read cells that pyarrow cannot, such as $1,000, or raise an error with the place."""
+    def _cell_by_cell(
+        self, block: bytes, place: Place, words: Counter[str], error: Exception
+    ) -> np.ndarray:
+        """Read cells that pyarrow cannot, such as $1,000, and take a few words for gaps.
+
+        ``words`` counts them in each column. If they are more than FEW_WORDS of the rows so far,
+        the first of them is an error.
+        """
         known = self.known
         rows: list[list[float]] = []
         wanted = [known.index(name) for name in self.columns or known]
+        first: dict[str, tuple[str, str]] = {}  # the first word of each column, and its place
+        new = {known[at] for at in wanted if not words[known[at]]}
         for where, cells in self._lines_of_cells(block, place):
             values = [as_number(cells[at], self._dialect.decimal) for at in wanted]
             for at, value in zip(wanted, values, strict=True):
                 if np.isnan(value) and not is_gap(cells[at], self.options.gaps):
                     cell = cells[at] if len(cells[at]) < 60 else f"{cells[at][:57]}…"
-                    raise TableError(
-                        f"{where}, column {known[at]}: {cell!r} is not a number (--na '{cell}' "
-                        "takes it for a gap, --exclude leaves the column out)"
-                    ) from error
+                    first.setdefault(known[at], (f"{where}, column {known[at]}", cell))
+                    words[known[at]] += 1
             rows.append(values)
+        for name, (there, word) in first.items():
+            if words[name] > FEW_WORDS * (place.rows + len(rows)):
+                raise TableError(
+                    f"{there}: {word!r} is not a number (--na '{word}' takes it for a gap, "
+                    "--exclude leaves the column out)"
+                ) from error
+            if name in new:
+                few = f"words that are at most {100 * FEW_WORDS:g} % of a column are read as gaps"
+                text = f"{there}: {word!r} is not a number; {few}, --exclude leaves the column out"
+                warn_user(text, UserWarning)
         return np.array(rows, dtype=np.float64).reshape(len(rows), len(wanted))
 
     def _lines_of_cells(self, block: bytes, place: Place) -> Iterator[tuple[str, list[str]]]:

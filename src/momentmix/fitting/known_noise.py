@@ -1,9 +1,10 @@
-"""The problem of means under noise of known covariance.
+"""Fits under known noise: its coordinates, and the problem of means and weights.
 
 The model is X = Y + N(0, Σ), where Σ is known and Y is one of m points. The moments of Y follow
 from those of X by removing the noise (Thm. 5.1 of Pereira–Kileel–Kolda), and a symmetric CP
 decomposition of all their orders gives the points and how often each occurs (§5.2). In coordinates
-where the noise is spherical, the likelihood is that of spherical components of known variance.
+where the noise is spherical, the likelihood is that of spherical components of known variance, so
+a fit needs only that variance, which is estimated if it is not known.
 """
 
 from __future__ import annotations
@@ -14,26 +15,81 @@ from typing import cast
 import numpy as np
 
 from momentmix.covariance import Covariance, Spherical, common_noise
-from momentmix.data.blocks import BlockData
-from momentmix.data.frame import Frame
-from momentmix.data.observed import ObservedData
-from momentmix.data.parameters import Parameters
-from momentmix.data.sources import AtomData, Data, TensorData, mean_and_covariance
 from momentmix.decomposition.terms import TermInit, TermSearch
-from momentmix.fitting.building import moments_of_blocks
-from momentmix.fitting.noise import check_size, noise_frame, trailing_variance
-from momentmix.fitting.plan import ESTIMATE_TOL, Plan
+from momentmix.fit import Fit, Parameters
+from momentmix.fitting.em import Likelihood, Target
+from momentmix.fitting.plan import Plan
 from momentmix.fitting.problem import Problem
-from momentmix.likelihood.blocks import BlockLikelihood
-from momentmix.likelihood.em import Likelihood
-from momentmix.likelihood.observed import ObservedLikelihood
-from momentmix.likelihood.rows import RowLikelihood
-from momentmix.matching.costs import MOST_MOMENTS
-from momentmix.matching.fit import Fit
-from momentmix.matching.order_weights import gaussian_weights
-from momentmix.matching.starts import normal_points
+from momentmix.matching.model import normal_points
+from momentmix.matching.orders import MOST_MOMENTS, gaussian_weights
+from momentmix.rows.data import AtomData, Data, RowData, TensorData, mean_and_covariance
+from momentmix.rows.elsewhere import BlockData, ElsewhereRows
+from momentmix.rows.frame import Frame
+from momentmix.rows.memory import Rows
 from momentmix.support.array import ArrayLike, foreign, to_numpy
+from momentmix.support.messages import warn_user
 from momentmix.tensors.packed import total_size
+
+
+def trailing_variance(covariance: np.ndarray, r: int, p: float) -> float:
+    """The variance of spherical noise, from the directions in which the means do not differ.
+
+    The r leading directions are fitted to the means, so the others have (n - r)(p - 1 - r) degrees
+    of freedom.
+    """
+    # A constant feature has no noise, and tells nothing about that of the others.
+    varying = np.diag(covariance) > 0
+    covariance = covariance[np.ix_(varying, varying)]
+    n = len(covariance)
+    if n <= r:
+        raise ValueError(
+            f"covariance='estimate' needs more features than n_components - 1 = {r}, and {n} vary: "
+            "noise shows where the means do not differ; give covariance as a number"
+        )
+    if p <= r + 2:
+        raise ValueError(
+            f"covariance='estimate' needs more than n_components + 1 = {r + 2} samples, got {p:.0f}"
+        )
+    values = np.linalg.eigvalsh(covariance)
+    trailing = float(np.sum(values[: n - r]))
+    if trailing <= 1e-14 * n * values[-1]:
+        raise ValueError(
+            "covariance='estimate' found no noise: the data lie in the subspace of their means; "
+            "give covariance as a number"
+        )
+    correction = 1.0 if np.isinf(p) else p / (p - 1 - r)
+    return trailing * correction / (n - r)
+
+
+def check_size(noise: Covariance, covariance: np.ndarray, p: float) -> None:
+    """Warn if the given noise has a larger variance than the data."""
+    own, said = np.diag(covariance), np.diag(to_numpy(noise.matrices())[0])
+    ratios = own[said > 0] / said[said > 0]
+    sampling = 0.0 if np.isinf(p) else 6 * np.sqrt(2 / p)
+    if len(ratios) and np.min(ratios) < 1 - sampling:
+        warn_user(
+            "the covariance of the noise is larger than that of the data: one feature has only "
+            f"{np.min(ratios):.3g} times the variance of its noise; is it a variance, not a "
+            "standard deviation, and in the unit of the data?",
+            UserWarning,
+        )
+
+
+def noise_frame(
+    noise: Covariance, definite: bool, centre: np.ndarray, covariance: np.ndarray
+) -> tuple[Frame, float]:
+    """Centred coordinates in which the noise is spherical, and its variance there.
+
+    The unit is such that the data have variance 1 on average. Singular noise is left as it is, and
+    the variance that is returned has no meaning.
+    """
+    if not definite:
+        return Frame(Spherical, centre, covariance), 0.0
+    matrix = to_numpy(noise.matrices())[0]
+    ratio = float(np.mean(np.diag(covariance) / np.diag(matrix)))
+    ratio = max(ratio, 1e-3)  # data can hardly vary less than their noise
+    return Frame(noise.kind, centre, ratio * matrix), 1 / ratio
+
 
 #: A component with less than this share of the weight is not determined by the moments, and is put
 #: at the centre. This is a round number that was not tuned; it affects nearly empty components.
@@ -69,14 +125,9 @@ class NoiseFrame:
 class PointMoments:
     """The moments of data with the noise taken out, and the points that have them."""
 
-    def __init__(
-        self,
-        data: AtomData | TensorData,
-        scaled: AtomData | TensorData,
-        frame: NoiseFrame,
-        plan: Plan,
-    ) -> None:
-        self.data, self.scaled, self.frame, self.plan = data, scaled, frame, plan
+    def __init__(self, data: AtomData | TensorData, frame: NoiseFrame, plan: Plan) -> None:
+        self.data, self.frame, self.plan = data, frame, plan
+        self.scaled = data.within(frame.frame)
 
     def single(self) -> Fit:
         only = self.frame.components(np.ones(1), np.zeros((1, self.plan.n)))
@@ -89,23 +140,23 @@ class PointMoments:
     def estimate(self, rng: np.random.Generator, start: Parameters | None, verbose: int = 0) -> Fit:
         plan, own = self.plan, self.frame.frame
         frame, scaled = own, self.scaled
-        if plan.omega is not None:  # ω is about the origin, in one unit for all features
+        if plan.at_the_origin:  # as ω is about the origin, in one unit for all features
             frame = Frame.about_the_origin(Spherical, own)
             scaled = self.data.within(frame)
         terms = TermSearch(
             scaled.debias(frame.apply_covariance(self.frame.noise)),
             plan.m,
-            plan.weights(frame.unit, gaussian_weights(plan.order)),
-            form=plan.augmentation,
-            solver=plan.solver,
-            max_iter=plan.max_iter,
-            tol=ESTIMATE_TOL,
+            plan.model.weigh(frame.unit, gaussian_weights(plan.model.order)).weights,
+            form=plan.model.augmentation,
+            solver=plan.model.solver,
+            max_iter=plan.model.max_iter,
+            tol=plan.model.tol,
             mixture=True,
         )
         if start is not None:
             points = frame.apply(own.restore(start.means))
             start = Parameters(start.weights, points, np.empty((plan.m, 0)))
-        fit = terms.solve(cast(TermInit, plan.init), plan.n_init, rng, verbose, start)
+        fit = terms.solve(cast(TermInit, plan.model.init), plan.n_init, rng, verbose, start)
         means = fit.parameters.means
         if frame is not own:
             means = own.apply(frame.restore(means))
@@ -116,24 +167,18 @@ class PointMoments:
         return replace(fit, parameters=self.frame.components(shares / shares.sum(), means))
 
 
-def known_noise_problem(data: Data | ObservedData, plan: Plan, covariance: ArrayLike) -> Problem:
+def known_noise_problem(data: Data, plan: Plan, covariance: ArrayLike) -> Problem:
     """The problem for the covariance of the noise that a user gives, or "estimate"."""
-    observed = data if isinstance(data, ObservedData) else None
-    if isinstance(data, ObservedData):
-        data = data.moments(plan.order, plan.tensors)
-    rows = data if plan.polish and isinstance(data, AtomData) and observed is None else None
-    elsewhere, share = None, 0.0  # the share of cells that are gaps
     if isinstance(data, BlockData):
         _check_moments(plan)
-        elsewhere = data.elsewhere
-        data, share = moments_of_blocks(data, plan)
-    assert isinstance(data, AtomData | TensorData)
-    if data.count < plan.m and isinstance(data, TensorData):
+    matched = data.matched(plan.model.order, plan.tensors)
+    assert isinstance(matched, AtomData | TensorData)  # rows elsewhere are summed up
+    if matched.count < plan.m and isinstance(matched, TensorData):
         raise ValueError(
-            f"{plan.m} components need as many samples at least, and there are {data.count:.0f}"
+            f"{plan.m} components need as many samples at least, and there are {matched.count:.0f}"
         )
-    centre, spread = mean_and_covariance(data)
-    noise = _noise(covariance, spread, plan, data.count)
+    centre, spread = mean_and_covariance(matched)
+    noise = _noise(covariance, spread, plan, matched.count)
     definite = noise.is_definite()
     if plan.polish and not definite:
         raise ValueError(
@@ -141,54 +186,33 @@ def known_noise_problem(data: Data | ObservedData, plan: Plan, covariance: Array
             "multiple of the identity to it, or use polish=None"
         )
     frame = NoiseFrame(noise, *noise_frame(noise, definite, centre, spread))
-    scaled = data.within(frame.frame)
-    likelihood: Likelihood | None = None
-    if observed is not None and plan.polish:
-        likelihood = ObservedLikelihood(
-            observed.within(frame.frame),
-            observed.weights,
-            Spherical,
-            0.0,
-            variance=frame.variance,
-            count=observed.count,
-            to_features=frame.frame.to_features,
-        )
-    elif rows is not None and isinstance(scaled, AtomData):
-        ordered = scaled.in_order()
-        likelihood = RowLikelihood(
-            ordered.X,
-            ordered.weights,
-            Spherical,
-            0.0,
-            variance=frame.variance,
-            count=rows.count,
-        ).on(rows.device)
-    elif elsewhere is not None and plan.polish:
-        likelihood = BlockLikelihood(
-            elsewhere,
-            frame.frame,
-            Spherical,
-            0.0,
-            frame.variance,
-            observed=share > 0 or elsewhere.noisy,
-        )
-    moments = PointMoments(data, scaled, frame, plan)
+    moments, likelihood = PointMoments(matched, frame, plan), None
+    rows: Rows | None = None
+    elsewhere = data.elsewhere if isinstance(data, BlockData) else None
+    if plan.polish and isinstance(data, RowData):
+        rows = data.rows_within(frame.frame, Spherical)
+    elif plan.polish and elsewhere is not None and isinstance(matched, TensorData):
+        incomplete = elsewhere.noisy or not np.all(matched.tensors.presence >= 1)
+        rows = ElsewhereRows(elsewhere, frame.frame, Spherical, matched.count, incomplete)
+    if rows is not None:
+        likelihood = Likelihood(rows, Target(Spherical, 0.0, variance=frame.variance))
     return Problem(
         frame,
-        moments,
+        lambda plan: moments,
         likelihood,
-        data.count,
+        matched.count,
         floor=None,
-        rows=rows,
+        rows=data if plan.polish and isinstance(data, AtomData) else None,
         elsewhere=elsewhere,
         definite=definite,
     )
 
 
 def _check_moments(plan: Plan) -> None:
-    if total_size(plan.n, plan.order) > MOST_MOMENTS:
+    order = plan.model.order
+    if total_size(plan.n, order) > MOST_MOMENTS:
         raise ValueError(
-            f"{plan.n} features have too many moments of order {plan.order} to be summed up on a "
+            f"{plan.n} features have too many moments of order {order} to be summed up on a "
             "cluster; use fewer features or fit a sample of the rows in memory"
         )
 

@@ -1,4 +1,7 @@
-"""Has a stream drifted away from a mixture? A test of the moments of a window."""
+"""Has a stream drifted away from a mixture? A test of the moments of a window.
+
+The moments are those of polynomials that are orthonormal under the mixture.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +11,91 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from scipy.stats import chi2
 
+from momentmix.covariance import Full
 from momentmix.distributions.mixture import Mixture
 from momentmix.distributions.moment_tensors import MomentTensors
-from momentmix.goodness.given import LEAST_ROWS, UntestableError, mixture_of
-from momentmix.goodness.orthonormal import Orthonormal
-from momentmix.goodness.results import Drift, FeatureTest, OrderTest, order_sentence
+from momentmix.goodness.given import LEAST_ROWS, UntestableError, blocks_of_rows, tested_mixture
+from momentmix.goodness.results import Drift, FeatureTest, order_sentence, tests_by_order
+from momentmix.rows.data import AtomData, TensorData, data_of
 from momentmix.support.array import to_numpy
 from momentmix.support.checks import positive, whole_number
 from momentmix.tensors.dense import packed_indices
+from momentmix.tensors.isserlis import gaussian_moments, moment_covariance
 from momentmix.tensors.packed import order_slice, size_in_words, total_size
 
 if TYPE_CHECKING:
     from momentmix.estimators.base import MixtureEstimator
+
+
+#: Combinations of monomials whose remaining variance, after the lower orders, is below this share
+#: count as constant: it is rounding. It lies far above 1e-16 and far below any real variance, and
+#: was not tuned.
+_LEFT = 1e-10
+
+
+class Orthonormal:
+    """φ(x) = T (z^I - E z^I) for the monomials z^I of orders 1..d, with E φ = 0 and E φφᵀ = 1.
+
+    z is x in coordinates in which the mixture has mean 0 and covariance I. Polynomials of order k
+    are orthogonal to all of lower order, so for one Gaussian they are Hermite polynomials.
+    """
+
+    def __init__(self, mixture: Mixture, d: int) -> None:
+        data = data_of(mixture)
+        assert isinstance(data, AtomData)
+        self.d, self.frame = d, data.frame(Full)
+        atoms, n = data.within(self.frame).atoms, data.n
+        weights, means = to_numpy(atoms.weights), to_numpy(atoms.means)
+        matrices = np.broadcast_to(to_numpy(atoms.covariance.matrices()), (len(means), n, n))
+        self.expected = weights @ gaussian_moments(means, matrices, d)  # (N,)
+        C = moment_covariance(weights, means, matrices, d)
+        if np.linalg.eigvalsh(C[1 : n + 1, 1 : n + 1])[0] < 0.5:  # it should be the identity
+            raise UntestableError(
+                "the mixture does not vary in some direction, so that no row can be compared with "
+                "it there; drop features that are constant or depend on others"
+            )
+        self.T, self.orders = orthonormal_rows(C, n, d)
+
+    def means(self, window: MomentTensors) -> np.ndarray:
+        """φ̄ over the rows of the window; (D,)."""
+        moments = TensorData(window).within(self.frame).moments(self.d)
+        return self.T @ (moments - self.expected)
+
+    def fourth_moments(self, X: np.ndarray) -> np.ndarray:
+        """The mean of ‖φ‖⁴ over rows (p, n), and that of each order alone; (d + 1,). O(p N D)."""
+        total = np.zeros(self.d + 1)
+        for block in blocks_of_rows(len(X), len(self.expected)):
+            monomials = gaussian_moments(self.frame.apply(X[block]), None, self.d)
+            squares = ((monomials - self.expected) @ self.T.T) ** 2
+            total[0] += np.sum(squares.sum(axis=1) ** 2)
+            for k in range(1, self.d + 1):
+                total[k] += np.sum(squares[:, self.orders == k].sum(axis=1) ** 2)
+        return total / len(X)
+
+
+def orthonormal_rows(C: np.ndarray, n: int, d: int) -> tuple[np.ndarray, np.ndarray]:
+    """T (D, N) with T C Tᵀ = 1, and the order of each row (D,), from C (N, N) of the monomials.
+
+    The monomials of each order are projected off all lower ones; the scaled eigenvectors of the
+    rest are rows of T. Combinations that the lower orders determine up to rounding are dropped.
+    O(N³).
+    """
+    deviations = np.sqrt(np.diag(C))
+    deviations[0] = 1.0  # order 0 does not vary
+    deviations = np.where(deviations > 0, deviations, 1.0)
+    R = C / np.outer(deviations, deviations)
+    T, orders = np.zeros((0, len(C))), np.zeros(0, dtype=np.intp)
+    for k in range(1, d + 1):
+        here = order_slice(n, k)
+        rest = np.eye(len(C))[here]
+        for _ in range(2):  # the second time removes what rounding has left
+            rest = rest - (rest @ R @ T.T) @ T
+        values, vectors = np.linalg.eigh(rest @ R @ rest.T)
+        kept = values > _LEFT
+        T = np.concatenate([T, (vectors[:, kept] / np.sqrt(values[kept])).T @ rest])
+        orders = np.concatenate([orders, np.full(int(kept.sum()), k)])
+    return T / deviations, orders
+
 
 #: The default order, and the most moments that are compared. Order 2 found changes of means, widths
 #: and weights more often than higher orders did (docs/streams.md). 2,000 is a round number,
@@ -100,80 +176,68 @@ def drift(
     'The rows have moved: p = 0.0031, most in feature 1, and most in their first moments.'
     """
     model = getattr(mixture, "mixture_", mixture)
-    tested = mixture_of(model)
+    tested = tested_mixture(model)
     order = _check_order(tested, window, order)
     rows, share = window.effective_count, 1.0
     if fitted_rows is not None:
         positive("fitted_rows", fitted_rows)
         share = 1 / (1 + rows / fitted_rows)
-    expected = _expected(model, order)
-    every = expected[0].statistics(_marginal(window, np.arange(tested.n_features), order))
-    found = [statistic.test(rows, share) for statistic in every]
+    every, *each = _expected(model, order)
+    found = _tests(*every, _marginal(window, np.arange(tested.n_features), order), share)
     names = tested.feature_names or window.feature_names
     features = []
-    for a, alone in enumerate(expected[1:]):
-        own = alone.statistics(_marginal(window, np.array([a]), order))[0].test(rows, share)
-        features.append(FeatureTest(a, None if names is None else names[a], *own))
-    tests = tuple(
-        OrderTest(k, *found[k], order_sentence(k, found[k].p_value)) for k in range(1, order + 1)
-    )
-    return Drift(*found[0], every[0].moments, rows, tests, tuple(features))
+    for a, alone in enumerate(each):
+        own = _tests(*alone, _marginal(window, np.array([a]), order), share)[0]
+        name = None if names is None else names[a]
+        features.append(FeatureTest(a, name, own.statistic, own.p_value))
+    whole, statistics, p_values = found[0], *([one[i] for one in found] for i in (0, 1))
+    tests = tests_by_order(statistics, p_values, order_sentence)
+    return Drift(whole.statistic, whole.p_value, whole.moments, rows, tests, tuple(features))
 
 
 class _Tested(NamedTuple):
     statistic: float
     p_value: float
-
-
-class _Statistic(NamedTuple):
-    """The numbers from which some moments are tested."""
-
-    square: float  # ‖φ̄‖²
     moments: int  # the number of polynomials, D
-    fourth: float  # E‖φ‖⁴ under the mixture
 
-    def test(self, rows: float, share: float) -> _Tested:
-        """The statistic, times ``share`` for the mixture's own sampling error, and its p-value."""
-        D = self.moments
+
+def _tests(
+    phi: Orthonormal, fourth: np.ndarray, window: MomentTensors, share: float
+) -> list[_Tested]:
+    """The test of all orders together, and then that of each order.
+
+    ``fourth`` is E‖φ‖⁴ of all orders and of each. Statistics are multiplied by ``share`` for the
+    mixture's own sampling error.
+    """
+    squares, rows = phi.means(window) ** 2, window.effective_count
+    found = []
+    for k, own_fourth in enumerate(fourth):
+        part = phi.orders > 0 if k == 0 else phi.orders == k
+        D = int(part.sum())
         if D == 0:  # the lower orders determine this one
-            return _Tested(0.0, np.nan)
-        statistic = rows * share * self.square
-        variance = 2 * D + (self.fourth - D * (D + 2)) / rows
+            found.append(_Tested(0.0, np.nan, D))
+            continue
+        statistic = rows * share * float(squares[part].sum())
+        variance = 2 * D + (own_fourth - D * (D + 2)) / rows
         unit = max(variance, D) / (2 * D)  # a smaller estimate of the variance could only be chance
-        return _Tested(float(statistic), float(chi2.sf(statistic / unit, D / unit)))
-
-
-class _Expected(NamedTuple):
-    """What the test expects of the moments of some features if they come from the mixture."""
-
-    polynomials: Orthonormal
-    fourth: np.ndarray  # E‖φ‖⁴, of all orders and of each; (d + 1,)
-
-    @classmethod
-    def of(cls, mixture: Mixture, order: int, drawn: np.ndarray) -> _Expected:
-        polynomials = Orthonormal(mixture, order)
-        return cls(polynomials, polynomials.fourth_moments(drawn))
-
-    def statistics(self, window: MomentTensors) -> list[_Statistic]:
-        """The statistic of all orders together, and then that of each order."""
-        squares, orders = self.polynomials.means(window) ** 2, self.polynomials.orders
-        parts = [orders > 0, *(orders == k for k in range(1, window.order + 1))]
-        return [
-            _Statistic(float(squares[part].sum()), int(part.sum()), float(fourth))
-            for part, fourth in zip(parts, self.fourth, strict=True)
-        ]
+        found.append(_Tested(float(statistic), float(chi2.sf(statistic / unit, D / unit)), D))
+    return found
 
 
 @lru_cache(maxsize=8)
-def _expected(mixture: Mixture, order: int) -> tuple[_Expected, ...]:
-    """Of all features, and of each alone; cached, because a stream is tested again and again."""
-    tested = mixture_of(mixture)
+def _expected(mixture: Mixture, order: int) -> tuple[tuple[Orthonormal, np.ndarray], ...]:
+    """The polynomials and E‖φ‖⁴ of all features, and of each alone.
+
+    They are cached, because a stream is tested again and again.
+    """
+    tested = tested_mixture(mixture)
     drawn = to_numpy(tested.sample(DRAWN_ROWS, np.random.default_rng(0))[0])
-    features = (
-        _Expected.of(tested.marginal([a]), order, drawn[:, a : a + 1])
-        for a in range(tested.n_features)
+    parts = [(tested, drawn)]
+    parts += [(tested.marginal([a]), drawn[:, a : a + 1]) for a in range(tested.n_features)]
+    polynomials = [Orthonormal(part, order) for part, _ in parts]
+    return tuple(
+        (phi, phi.fourth_moments(X)) for phi, (_, X) in zip(polynomials, parts, strict=True)
     )
-    return _Expected.of(tested, order, drawn), *features
 
 
 def _marginal(window: MomentTensors, features: np.ndarray, order: int) -> MomentTensors:

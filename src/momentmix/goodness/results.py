@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import NamedTuple
@@ -12,6 +12,9 @@ import numpy as np
 #: Sentences report a difference if the p-value is at most this. The customary level of 5 %.
 LEVEL = 0.05
 _ORDINALS = ("", "First", "Second", "Third", "Fourth")
+#: What a mixture may miss in each order, and in what tables may differ.
+_MISSED = ("", "a mean", "a width or a correlation", "skewness", "heavy or light tails")
+_DIFFERING = ("", "means", "widths or correlations", "skewness", "tails")
 
 
 class OrderTest(NamedTuple):
@@ -21,6 +24,18 @@ class OrderTest(NamedTuple):
     statistic: float  # rows times the squared distance of the moments over order!
     p_value: float  # NaN where there is nothing to test
     sentence: str
+
+
+def tests_by_order(
+    statistics: Sequence[float] | np.ndarray,
+    p_values: Sequence[float] | np.ndarray,
+    sentence: Callable[[int, float], str],
+) -> tuple[OrderTest, ...]:
+    """The tests of orders 1, 2, …, from the numbers of orders 0, 1, …"""
+    return tuple(
+        OrderTest(k, float(statistics[k]), float(p_values[k]), sentence(k, p_values[k]))
+        for k in range(1, len(p_values))
+    )
 
 
 @dataclass(frozen=True, repr=False)
@@ -172,16 +187,19 @@ def fit_sentence(order: int, p_value: float, excess: float) -> str:
     """The result for one order of a fit, in words; ``excess`` > 0 means heavy tails."""
     name = _named(order)
     if np.isnan(p_value):
-        return f"{name}: the fit itself matches them, so there is nothing to test."
+        which = "the fit itself" if order < 2 else "a fit of free covariances"
+        return f"{name}: {which} matches them, so there is nothing to test."
     short = f"{name}: {p_words(p_value)}"
     if p_value > LEVEL:
-        return f"{short}, no sign of {_missed(order)} that the mixture misses."
+        missed = _MISSED[order] if order < len(_MISSED) else "anything"
+        return f"{short}, no sign of {missed} that the mixture misses."
     return f"{short}, {_found(order, excess)}."
 
 
 def comparison_sentence(order: int, p_value: float) -> str:
     """The result for one order of two tables, in words."""
-    short, what = f"{_named(order)}: {p_words(p_value)}", _differing(order)
+    short = f"{_named(order)}: {p_words(p_value)}"
+    what = _DIFFERING[order] if order < len(_DIFFERING) else "shape"
     if p_value > LEVEL:
         return f"{short}, no sign that the tables differ in their {what}."
     return f"{short}, the tables differ in their {what}."
@@ -200,13 +218,9 @@ def _cells(test: OrderTest) -> tuple[str, str]:
 
 
 def _named(order: int) -> str:
-    named = f"{_ORDINALS[order]} moments" if order < len(_ORDINALS) else ""
-    return named or f"Moments of order {order}"
-
-
-def _missed(order: int) -> str:
-    known = {1: "a mean", 2: "a width or a correlation", 3: "skewness", 4: "heavy or light tails"}
-    return known.get(order, "anything")
+    if order < len(_ORDINALS):
+        return f"{_ORDINALS[order]} moments"
+    return f"Moments of order {order}"
 
 
 def _found(order: int, excess: float) -> str:
@@ -217,8 +231,3 @@ def _found(order: int, excess: float) -> str:
         4: f"the data have {'heavier' if excess > 0 else 'lighter'} tails than the mixture",
     }
     return known.get(order, "the data have a shape that the mixture has not")
-
-
-def _differing(order: int) -> str:
-    known = {1: "means", 2: "widths or correlations", 3: "skewness", 4: "tails"}
-    return known.get(order, "shape")

@@ -9,15 +9,20 @@ from functools import cached_property
 import numpy as np
 
 from momentmix.covariance import Bound
-from momentmix.data.parameters import Parameters
-from momentmix.data.sources import Data, mean_and_spread
-from momentmix.matching.fit import Fit
-from momentmix.matching.identifiability import TELLING, is_enough, needed_order, parameter_count
-from momentmix.matching.matching import Matched, Model, MomentMatching
-from momentmix.matching.starts import Init, around_points, moment_starts, normal_points
+from momentmix.fit import Fit, Parameters
+from momentmix.matching.model import (
+    Matched,
+    Model,
+    MomentMatching,
+    around_points,
+    moment_starts,
+    normal_points,
+)
+from momentmix.matching.orders import TELLING, is_enough, needed_order, parameter_count
+from momentmix.rows.data import MomentData, mean_and_spread
 from momentmix.solvers import Callback
+from momentmix.support.messages import Progress
 from momentmix.support.parallel import parallel_map, single_threaded_blas, worker_count
-from momentmix.support.progress import Progress
 from momentmix.tensors.packed import total_size
 
 #: If a Gauss–Newton step takes more work than this (moments × parameters²), starts are costly: they
@@ -40,11 +45,8 @@ class MixtureMoments:
     single component from below.
     """
 
-    def __init__(
-        self, model: Model, data: Data, init: Init, n_init: int | None, floor: Bound
-    ) -> None:
-        self.model, self.data = model, data
-        self.init, self.n_init, self.floor = init, n_init, floor
+    def __init__(self, model: Model, data: MomentData, n_init: int | None, floor: Bound) -> None:
+        self.model, self.data, self.n_init, self.floor = model, data, n_init, floor
 
     @cached_property
     def matching(self) -> MomentMatching:
@@ -54,7 +56,7 @@ class MixtureMoments:
         """The same data up to another order, with the weights of the orders."""
         weights = list(self.model.weights)[: order + 1]
         model = replace(self.model, order=order, weights=weights, explicit=True)
-        return MixtureMoments(model, self.data, self.init, self.n_init, self.floor)
+        return MixtureMoments(model, self.data, self.n_init, self.floor)
 
     def single(self) -> Fit:
         """One component, which has the mean and the covariance of the data."""
@@ -68,6 +70,11 @@ class MixtureMoments:
     def guess(self, rng: np.random.Generator) -> Parameters:
         """Components at random points, for a fit that is interrupted before its first start."""
         return around_points(self.model.kind, normal_points(self.data, rng)[: self.model.m])
+
+    def match(self, start: Parameters) -> Fit:
+        """A fit from one start, good enough to be a start of EM."""
+        matched = self.matching.solve(start, strict=False)
+        return _adopt(Fit(start, n_passes=matched.solution.n_passes), matched)
 
     def estimate(self, rng: np.random.Generator, start: Parameters | None, verbose: int = 0) -> Fit:
         """The best of several moment fits, or the fit from ``start`` if it is given."""
@@ -97,7 +104,7 @@ class MixtureMoments:
         self, points: np.ndarray, weights: np.ndarray | None, count: int, rng: np.random.Generator
     ) -> list[Parameters]:
         """``count`` starts among points (p, n) of weights (p,), or from the moments themselves."""
-        return moment_starts(self.data, self.model, self.init, points, weights, count, rng)
+        return moment_starts(self.data, self.model, self.model.init, points, weights, count, rng)
 
 
 def match_moments(

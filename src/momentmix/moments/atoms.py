@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple, cast
 
-from momentmix.covariance import Covariance
+from momentmix.covariance import Covariance, Zero
 from momentmix.support.array import (
     Array,
     Namespace,
     array_device,
     as_like,
+    is_all_zero,
     namespace,
     to_numpy,
 )
@@ -47,6 +48,10 @@ class Atoms:
         return int(self.means.shape[0])
 
     @property
+    def n_features(self) -> int:
+        return int(self.means.shape[1])
+
+    @property
     def column(self) -> Array:
         """The weights as a column (m, 1)."""
         if isinstance(self.weights, float):
@@ -64,6 +69,15 @@ class Atoms:
                 as_like(to_numpy(covariance.array), like), covariance.n_features
             )
         return Atoms(weights, as_like(to_numpy(self.means), like), covariance)
+
+    @property
+    def are_points(self) -> bool:
+        """Whether all covariances are 0, of whatever type they are."""
+        return self.covariance.zero or is_all_zero(self.covariance.array)
+
+    def as_points(self) -> Atoms:
+        """The same atoms without the covariances, which then have no derivatives."""
+        return Atoms(self.weights, self.means, Zero(self.n_features), self.xp)
 
     def take(self, rows: slice) -> Atoms:
         weights = self.weights if isinstance(self.weights, float) else self.weights[rows]

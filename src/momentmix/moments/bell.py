@@ -59,5 +59,6 @@ def _combination(bell: Sequence[Array], weights: Sequence[float]) -> Array | flo
     total: Array | float = float(weights[0])
     for weight, b in zip(weights[1:], bell, strict=False):
         if weight != 0:
-            total = plus_multiple(total, weight, b)
+            nothing = isinstance(total, float) and total == 0
+            total = weight * b if nothing else plus_multiple(total, weight, b)
     return total

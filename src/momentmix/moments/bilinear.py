@@ -8,7 +8,7 @@ so memory does not grow with the number of atoms on either side.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 from itertools import pairwise
 from operator import add
@@ -39,9 +39,22 @@ class InnerProducts(NamedTuple):
     means: Array | None
     covariances: Array | None
 
+    def each(self, function: Callable[[Array], Array]) -> InnerProducts:
+        """What a function makes of each of the three."""
+        return InnerProducts(
+            function(self.values), *(None if x is None else function(x) for x in self[1:])
+        )
+
 
 def bilinear(P: Atoms, Q: Atoms, weights: Sequence[float], gradient: bool) -> InnerProducts:
     """u_i for each atom of P and, if asked, the gradient in the means and covariances of P."""
+    if Q.are_points:
+        Q = Q.as_points()
+    if not gradient and P.are_points:
+        P = P.as_points()
+    # So few pairs are a tile for any covariances, and finding its size would take as long.
+    if 8 * len(weights) * len(P) * len(Q) * P.n_features**2 < TILE_BYTES:
+        return _tile(P, Q, weights, gradient)
     workers = worker_count(P.xp)
     p_step, q_step = _tile_shape(P, Q, len(weights) - 1, workers)
     rows = _splits(len(P), p_step, workers)
@@ -65,11 +78,11 @@ def _tile(P: Atoms, Q: Atoms, weights: Sequence[float], gradient: bool) -> Inner
     xp = P.xp
     kappa, pullback = cumulants(P, Q, len(weights) - 1)
     bell = bell_polynomials(kappa)
-    values = _order_zero(P, Q, weights[0])
     column = Q.column[:, 0]
-    for w, b in zip(weights[1:], bell, strict=True):
-        if w != 0:
-            values = values + w * (b @ column)
+    parts = [w * (b @ column) for w, b in zip(weights[1:], bell, strict=True) if w != 0]
+    if weights[0] != 0 or not parts:
+        parts.append(_order_zero(P, Q, weights[0]))
+    values = reduce(add, parts)
     if not gradient:
         return InnerProducts(values, None, None)
     if not kappa:
@@ -101,7 +114,7 @@ def _tile_shape(P: Atoms, Q: Atoms, d: int, workers: int) -> tuple[int, int]:
     # Bytes that the kernel in ``cumulants`` keeps for each pair, each atom of P and each of Q.
     pair = number * (d + 5)
     per_p = per_q = number * 2 * n
-    points = P.covariance.zero or Q.covariance.zero
+    points = Q.covariance.zero or P.are_points
     diagonal = points or (P.covariance.diagonal and Q.covariance.diagonal)
     if points:
         per_q += number * P.covariance.width(n)

@@ -6,10 +6,10 @@ For X ~ N(μ, Σ) and Y ~ N(μ̃, Σ̃) independent and Z = ΣΣ̃, the inner pr
     odd k:   κ_k = k! μ̃ᵀ Z^((k-1)/2) μ
     even k:  κ_k = (k-1)! tr Z^(k/2) + k!/2 (μᵀ Σ̃ Z^((k-2)/2) μ + μ̃ᵀ Z^((k-2)/2) Σ μ̃).
 
-There are kernels for three cases: one side has no covariance (samples), both are diagonal, or
-anything else. Each returns κ_1..κ_d as arrays over the pairs (P rows, Q columns; None if zero) and
-a pullback, which turns the derivatives G_k = ∂F/∂κ_k of some F into its gradients in the means and
-covariances of P.
+There are kernels for four cases: one side has no covariance (samples), one has covariances that
+are all 0, both are diagonal, or anything else. Each returns κ_1..κ_d as arrays over the pairs (P
+rows, Q columns; None if zero) and a pullback, which turns the derivatives G_k = ∂F/∂κ_k of some F
+into its gradients in the means and covariances of P.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import TypeAlias
 
 from momentmix.moments.atoms import Atoms
 from momentmix.moments.bell import Cumulants, Derivatives
+from momentmix.moments.orders import refuse_overflow
 from momentmix.support.array import (
     Array,
     Namespace,
@@ -45,6 +46,9 @@ def cumulants(P: Atoms, Q: Atoms, d: int) -> tuple[Cumulants, Pullback]:
         return _points_against_atoms(P, Q, d)
     if Q.covariance.zero:
         return _atoms_against_points(P, Q, d)
+    if Q.covariance.shared and P.are_points:
+        return _narrow_against_atoms(P, Q, d)
+    refuse_overflow(d)
     if P.covariance.diagonal and Q.covariance.diagonal:
         return _diagonal_pairs(P, Q, d)
     return _matrix_pairs(P, Q, d)
@@ -104,6 +108,39 @@ def _points_against_atoms(P: Atoms, Q: Atoms, d: int) -> tuple[Cumulants, Pullba
     return (kappa + [None] * d)[:d], pullback
 
 
+def _narrow_against_atoms(P: Atoms, Q: Atoms, d: int) -> tuple[Cumulants, Pullback]:
+    """Σ = 0 of a type with derivatives, against atoms that share Σ̃: Algorithm 3.
+
+    κ is that of points. Of ∂κ_k/∂Σ in ``_matrix_pairs`` only these are not 0, where b = Σ̃μ:
+        ∂κ_2 = μ̃μ̃ᵀ + Σ̃, ∂κ_3 = 3 (μ̃bᵀ + bμ̃ᵀ), ∂κ_4 = 12 bbᵀ.
+    O(mpn) for diagonal types and O(mpn²) for others, and O(mn²) in both.
+    """
+    xp = P.xp
+    kappa, pull_points = _points_against_atoms(P.as_points(), Q, d)
+    zero = xp.zeros((1, 1), dtype=P.means.dtype, device=array_device(P.means))
+    kappa = [zero if 2 < k <= 4 else x for k, x in enumerate(kappa, 1)]
+
+    def pullback(G: Derivatives) -> tuple[Array, Array | None]:
+        covariance, column = P.covariance, P.column
+        means, _ = pull_points(G)
+        if d < 2:
+            return means, xp.zeros_like(covariance.array)
+        g = [_over_pairs(G_k, P, Q) for G_k in G[1:4]]
+        flat = column.mT @ g[0] if covariance.shared else column * g[0]
+        b, T = Q.covariance.times(P.means), Q.covariance.matrices()
+        matrices = xp.sum(g[0], axis=1)[:, None, None] * T
+        if d > 2:
+            outer = 3 * (g[1] @ Q.means)[:, :, None] * b[:, None, :]
+            matrices = matrices + outer + outer.mT
+        if d > 3:
+            squares = b[:, :, None] * b[:, None, :]
+            matrices = matrices + 12 * xp.sum(g[2], axis=1)[:, None, None] * squares
+        of_points = covariance.collect_flat(flat @ covariance.features(Q.means))
+        return means, of_points + covariance.collect_matrices(column[:, 0], matrices)
+
+    return kappa, pullback
+
+
 def _diagonal_pairs(P: Atoms, Q: Atoms, d: int) -> tuple[Cumulants, Pullback]:
     """Both diagonal, with variances s: Algorithm 1, in which every term is a matrix product.
 
@@ -127,10 +164,14 @@ def _diagonal_pairs(P: Atoms, Q: Atoms, d: int) -> tuple[Cumulants, Pullback]:
         kappa = [total + more.kappa(k) for k, total in enumerate(kappa, 1)]
 
     def pullback(G: Derivatives) -> tuple[Array, Array | None]:
-        g = [_over_pairs(G_k, P, Q) for G_k in G]
-        # Powers are recomputed, because keeping them takes many times the memory of the parameters.
-        parts = [first.pullback(g), *(block(f).pullback(g) for f in blocks[1:])]
-        in_means, in_variances = (xp.concat(part, axis=1) for part in zip(*parts, strict=True))
+        # One row is enough of any but the first, which gives the sums below their shape.
+        rows = [G_k if k and not isinstance(G_k, float) else None for k, G_k in enumerate(G)]
+        g = [_over_pairs(G_k, P, Q) if x is None else x for x, G_k in zip(rows, G, strict=True)]
+        in_means, in_variances = first.pullback(g)
+        if len(blocks) > 1:
+            # Powers are recomputed, because keeping them takes many times the parameters' memory.
+            parts = [(in_means, in_variances), *(block(f).pullback(g) for f in blocks[1:])]
+            in_means, in_variances = (xp.concat(part, axis=1) for part in zip(*parts, strict=True))
         collected = P.covariance.collect_variances(P.column[:, 0], in_variances)
         return P.column * in_means, collected
 
@@ -144,39 +185,41 @@ class _DiagonalBlock:
         self, left: tuple[Array, Array], right: tuple[Array, Array], d: int, xp: Namespace
     ) -> None:
         (self.A, s), (B, t) = left, right
-        self.s, self.t = _powers(s, d // 2, xp), _powers(t, d // 2, xp)
+        self.s, self.t = _powers(s, d // 2), _powers(t, d // 2)
         self.linear = [B] + [power * B for power in self.t[1:]]
         self.square = [B * B] + [power * (B * B) for power in self.t[1:]]
         self.xp = xp
 
     def kappa(self, k: int) -> Array:
-        A, s, r, factor = self.A, self.s, k // 2, float(math.factorial(k))
+        A, r, factor = self.A, k // 2, float(math.factorial(k))
         if k % 2:
-            return (factor * A if r == 0 else factor * (s[r] * A)) @ self.linear[r].mT
-        left = s[r] + r * (s[r - 1] * (A * A))
-        right = s[r] @ self.square[r - 1].mT
+            return factor * (self.scaled(r, A) @ self.linear[r].mT)
+        left = self.s[r] + r * self.scaled(r - 1, A * A)
+        right = self.s[r] @ self.square[r - 1].mT
         return (factor / k) * (left @ self.t[r].mT + r * right)
 
     def pullback(self, G: list[Array]) -> tuple[Array, Array]:
-        A, s, t, xp = self.A, self.s, self.t, self.xp
-        means, variances = xp.zeros_like(A), xp.zeros_like(A)
-        for k, G_k in enumerate(G, 1):
+        A, t, xp, scaled = self.A, self.t, self.xp, self.scaled
+        means, variances = G[0] @ self.linear[0], xp.zeros_like(A)
+        for k, G_k in enumerate(G[1:], 2):
             r, factor = k // 2, float(math.factorial(k))
             if k % 2:
-                W = factor * (G_k @ self.linear[r])
-                means += s[r] * W
-                if r:
-                    variances += r * (s[r - 1] * (A * W))
+                W = (factor * G_k) @ self.linear[r]
+                means += scaled(r, W)
+                variances += scaled(r - 1, A * (r * W))
                 continue
             shared = xp.sum(G_k, axis=1, keepdims=True) if t[r].shape[0] == 1 else G_k
-            W = factor * (shared @ t[r])
+            W = (factor * shared) @ t[r]
             AW = A * W
-            means += s[r - 1] * AW
-            inner = W / k + (factor / 2) * (G_k @ self.square[r - 1])
-            variances += r * (s[r - 1] * inner)
+            means += scaled(r - 1, AW)
+            variances += scaled(r - 1, (r / k) * W + (r * factor / 2 * G_k) @ self.square[r - 1])
             if r > 1:
-                variances += ((r - 1) / 2) * (s[r - 2] * (A * AW))
+                variances += ((r - 1) / 2) * scaled(r - 2, A * AW)
         return means, variances
+
+    def scaled(self, r: int, X: Array) -> Array:
+        """s^r X."""
+        return X if r == 0 else self.s[r] * X
 
 
 def _matrix_pairs(P: Atoms, Q: Atoms, d: int) -> tuple[Cumulants, Pullback]:
@@ -228,8 +271,9 @@ def _matrix_pairs(P: Atoms, Q: Atoms, d: int) -> tuple[Cumulants, Pullback]:
     return [kappa(k) for k in range(1, d + 1)], pullback
 
 
-def _powers(s: Array, highest: int, xp: Namespace) -> list[Array]:
-    powers = [xp.ones_like(s), s]
+def _powers(s: Array, highest: int) -> list[Array]:
+    """s^k at place k; place 0 is not 1 but s again, because the power 0 is left out of products."""
+    powers = [s, s]
     for _ in range(2, highest + 1):
         powers.append(powers[-1] * s)
     return powers

@@ -1,26 +1,90 @@
-"""Inner products and contractions of moments, and their gradients, without forming a tensor.
+"""The functions of moments: inner products, contractions, their gradients; no tensor is formed.
 
 ``order`` is a whole number d (that order alone) or a sequence w of length d+1, which means the sum
-over k of w[k] times the order-k quantity. P and Q are any distributions of this package.
+over k of w[k] times the order-k quantity. P and Q are any distributions of this package: all that
+have moments, whether made of atoms or stored.
 """
 
 from __future__ import annotations
 
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Protocol, TypeAlias, TypeVar
+from weakref import WeakKeyDictionary
+
 import numpy as np
 
-from momentmix.covariance import Zero
+from momentmix.covariance import Full, Zero
 from momentmix.moments.atoms import Atoms, Gradient
 from momentmix.moments.bilinear import InnerProducts, bilinear
-from momentmix.moments.distribution import AtomDistribution, Distribution, check_distribution
-from momentmix.moments.orders import Order, order_weights
+from momentmix.moments.orders import Order, order_weights, whole_order
 from momentmix.support.array import (
     Array,
     ArrayLike,
     all_finite,
     array_device,
     as_float_array,
+    as_like,
     namespace,
 )
+
+
+class AtomDistribution:
+    """A distribution made of Gaussian atoms, which determine all of its moments."""
+
+    _atoms: Atoms
+
+    @property
+    def atoms(self) -> Atoms:
+        return self._atoms
+
+    @property
+    def n_features(self) -> int:
+        return self._atoms.n_features
+
+    def inner_with(self, P: Atoms, weights: Sequence[float], gradient: bool) -> InnerProducts:
+        """Σ_k w_k ⟨M_i, M⟩ for the moments M_i of each atom of P; see :func:`bilinear`."""
+        return bilinear(P, self.atoms, weights, gradient)
+
+    def as_gradient(self, weights: Array, means: Array, covariances: Array | None) -> Gradient:
+        """Turn derivatives in the atoms into those in the distribution's own parameters."""
+        return Gradient(weights, means, covariances)
+
+
+_Same = TypeVar("_Same", bound="StoredMoments", contravariant=True)
+
+
+class StoredMoments(Protocol):
+    """A distribution that is known by its moments alone, as MomentTensors is."""
+
+    @property
+    def n_features(self) -> int: ...
+
+    def inner_with(self, P: Atoms, weights: Sequence[float], gradient: bool) -> InnerProducts:
+        """Σ_k w_k ⟨M_i, M⟩ for the moments M_i of each atom of P; see :func:`bilinear`."""
+
+    def inner(self: _Same, other: _Same, weights: Sequence[float]) -> float:
+        """Σ_k w_k ⟨M_k, M'_k⟩ with the moments M' of another such distribution."""
+
+    def squared_distance(self: _Same, other: _Same, weights: Sequence[float]) -> float:
+        """Σ_k w_k ‖M_k - M'_k‖²."""
+
+    def tensor(self, order: int) -> np.ndarray:
+        """The dense moment of one order."""
+
+
+#: What the functions of moments take: a Mixture, Samples, a decomposition or MomentTensors.
+Distribution: TypeAlias = "AtomDistribution | StoredMoments"
+
+
+def check_distribution(P: object, name: str = "P", hint: str = "") -> None:
+    """Raise a TypeError unless P is a distribution."""
+    if not hasattr(P, "inner_with"):
+        raise TypeError(
+            f"{name} must be a Mixture, Samples, MomentTensors or Atoms, got "
+            f"{type(P).__name__}{hint}"
+        )
 
 
 def inner(P: Distribution, Q: Distribution, order: Order) -> Array:
@@ -68,7 +132,7 @@ def inner(P: Distribution, Q: Distribution, order: Order) -> Array:
     >>> round(float(inner(P, P, 2)), 6)
     0.845
     """
-    _check_pair(P, Q)
+    check_pair(P, Q)
     weights = order_weights(order)
     if not isinstance(P, AtomDistribution):
         if not isinstance(Q, AtomDistribution):
@@ -116,7 +180,7 @@ def inner_grad(P: Distribution, Q: Distribution, order: Order) -> tuple[Array, G
     Theorems 4.2 and 4.3 and Proposition A.5 of Pereira, Kileel and Kolda (arXiv:2202.06930), made
     symmetric in the covariances. The cost is that of :func:`inner`, times a constant.
     """
-    _check_pair(P, Q)
+    check_pair(P, Q)
     if not isinstance(P, AtomDistribution):
         raise TypeError(
             f"P is {type(P).__name__}, which has no parameters to differentiate in; the gradient "
@@ -151,26 +215,40 @@ def squared_distance(P: Distribution, Q: Distribution, order: Order) -> Array:
     -----
     This is Equation (1.3) of Pereira, Kileel and Kolda (arXiv:2202.06930). It is computed from
     three inner products, which cancel where P and Q are close: expect an absolute error of about
-    1e-15 of ‖M_P‖². Between two sets of p samples it takes O(p²(n + d)) operations.
+    1e-15 of ‖M_P‖². Between two sets of p samples it takes O(p²(n + d)) operations, and so does
+    the constant of p samples at the first call; later calls with the same object know it.
     """
-    _check_pair(P, Q)
+    check_pair(P, Q)
     weights = order_weights(order)
     if not isinstance(P, AtomDistribution) and not isinstance(Q, AtomDistribution):
         return np.asarray(P.squared_distance(Q, weights))
-    distance = _square(P, weights) - 2 * inner(P, Q, weights) + _square(Q, weights)
+    distance = square(P, weights) - 2 * inner(P, Q, weights) + square(Q, weights)
     if all(w >= 0 for w in weights):  # it is a squared norm, so only rounding makes it negative
         xp = namespace(distance)
         return xp.where(distance > 0, distance, xp.zeros_like(distance))
     return distance
 
 
-def _square(P: Distribution, weights: list[float]) -> Array | float:
-    """‖M_P‖²; a plain number for stored moments, which combines with arrays of any library."""
-    square = inner(P, P, weights)
-    return square if isinstance(P, AtomDistribution) else float(square)
+#: ‖M_P‖² of distributions in NumPy that are still in use, by the weights of the orders.
+_squares: WeakKeyDictionary[Distribution, dict[tuple[float, ...], Array]] = WeakKeyDictionary()
 
 
-def contract(P: Distribution, A: ArrayLike, order: Order) -> Array:
+def square(P: Distribution, weights: list[float]) -> Array | float:
+    """‖M_P‖², computed once for each distribution in NumPy.
+
+    It is a plain number for stored moments, which combines with arrays of any library.
+    """
+    if not isinstance(P, AtomDistribution):
+        return float(inner(P, P, weights))
+    if not isinstance(P.atoms.means, np.ndarray):  # its graph or device may be another next time
+        return inner(P, P, weights)
+    known = _squares.setdefault(P, {})
+    if tuple(weights) not in known:
+        known[tuple(weights)] = inner(P, P, weights)
+    return known[tuple(weights)]
+
+
+def contract(P: Distribution, A: ArrayLike, order: Order, *, free: int = 0) -> Array:
     """The moment of a distribution applied to vectors: the mean of (aᵀX)^d for each vector a.
 
     For instance, d = 3 gives the skewness of X along a direction a. No tensor is formed.
@@ -183,6 +261,100 @@ def contract(P: Distribution, A: ArrayLike, order: Order) -> Array:
         One vector a, or q of them as rows.
     order : int or sequence of float
         An order d, or weights over the orders 0 to d, as in :func:`inner`.
+    free : {0, 1, 2}, default=0
+        How many indices of the moment stay free. With 1 the result is the vector M(a, …, a, ·),
+        the mean of (aᵀX)^(d-1) X, and with 2 the matrix M(a, …, a, ·, ·), the mean of
+        (aᵀX)^(d-2) X Xᵀ. Orders below ``free`` do not count.
+
+    Returns
+    -------
+    array
+        One number, vector (n,) or matrix (n, n) for a single vector a; for several the same with a
+        first axis of length q.
+
+    See Also
+    --------
+    contract_grad : The same with gradients.
+    multilinear : The moment applied to d different vectors.
+
+    Notes
+    -----
+    The value is ⟨M_P, a^{⊗d}⟩, Theorems 3.5 and 5.2 of Pereira, Kileel and Kolda
+    (arXiv:2202.06930). It takes O(q m n d) operations, or O(q m n²) with full covariances.
+    """
+    if free not in (0, 1, 2):
+        raise ValueError(f"free must be 0, 1 or 2, got {free!r}")
+    points, single = _points(P, A)
+    # The first derivative in a is d M(a, …, a, ·). That in the covariance of an atom at a is half
+    # the second derivative, d(d-1)/2 M(a, …, a, ·, ·).
+    weights = [w / max(math.comb(k, free), 1) for k, w in enumerate(order_weights(order))]
+    weights = [0.0] * min(free, len(weights)) + weights[free:]
+    if free == 2:
+        q, n = (int(k) for k in points.means.shape)
+        device = array_device(points.means)
+        zeros = points.xp.zeros((q, n, n), dtype=points.means.dtype, device=device)
+        points = Atoms(1.0, points.means, Full(zeros, n), points.xp)
+    products = P.inner_with(points, weights, gradient=free > 0)
+    found = (products.values, products.means, products.covariances)[free]
+    assert found is not None
+    return found[0, ...] if single else found
+
+
+def multilinear(P: Distribution, vectors: ArrayLike) -> Array:
+    """The moment of a distribution applied to different vectors: the mean of a_1ᵀX ··· a_dᵀX.
+
+    Vectors that are 0 outside a block of features give cross-moments of blocks.
+
+    Parameters
+    ----------
+    P : Mixture, Samples, MomentTensors, Atoms or SymmetricCP
+        The distribution of X.
+    vectors : array of shape (d, n) or (q, d, n)
+        The d vectors as rows, once or q times. At most 16.
+
+    Returns
+    -------
+    array
+        One number, or an array of shape (q,).
+
+    See Also
+    --------
+    contract : The same for d equal vectors.
+
+    Notes
+    -----
+    M(a_1, …, a_d) = Σ_ε ε_2···ε_d M(s, …, s) / (2^(d-1) d!) with s = a_1 + ε_2 a_2 + … + ε_d a_d,
+    over all signs ε (polarisation): so it takes as much as 2^(d-1) contractions.
+    """
+    vectors = as_float_array(vectors, "vectors", (2, 3))
+    many, xp = vectors[None, :, :] if vectors.ndim == 2 else vectors, namespace(vectors)
+    q, d, n = (int(k) for k in many.shape)
+    if not 1 <= d <= 16:
+        raise ValueError(f"vectors must hold 1 to 16 vectors each, but hold {d}")
+    signs = np.array(list(itertools.product([1.0], *[[1.0, -1.0]] * (d - 1))))
+    sides = as_like(signs, many)  # (2^(d-1), d)
+    lengths = xp.sqrt(xp.sum(many * many, axis=2, keepdims=True))
+    lengths = xp.where(lengths > 0, lengths, xp.ones_like(lengths))
+    sums = xp.reshape(xp.matmul(sides, many / lengths), (-1, n))
+    values = xp.reshape(contract(P, sums, d), (q, -1)) * as_like(signs.prod(axis=1), many)
+    scale = lengths[:, 0, 0]
+    for i in range(1, d):
+        scale = scale * lengths[:, i, 0]
+    found = xp.sum(values, axis=1) * scale / (2 ** (d - 1) * math.factorial(d))
+    return found[0] if vectors.ndim == 2 else found
+
+
+def contract_cumulant(P: Distribution, A: ArrayLike, order: int) -> Array:
+    """The cumulant of order d of aᵀX for each vector a: the cumulant tensor applied to vectors.
+
+    Parameters
+    ----------
+    P : Mixture, Samples, MomentTensors, Atoms or SymmetricCP
+        The distribution of X, with weights of sum 1.
+    A : array of shape (n,) or (q, n)
+        One vector a, or q of them as rows.
+    order : int
+        The order d, at least 1.
 
     Returns
     -------
@@ -191,20 +363,32 @@ def contract(P: Distribution, A: ArrayLike, order: Order) -> Array:
 
     See Also
     --------
-    contract_grad : The same with gradients.
+    dense_cumulant : The tensor itself.
 
     Notes
     -----
-    The value is ⟨M_P, a^{⊗d}⟩, Theorems 3.5 and 5.2 of Pereira, Kileel and Kolda
-    (arXiv:2202.06930). It takes O(q m n d) operations, or O(q m n²) with full covariances.
+    Moments are Bell polynomials of cumulants; solved for the last one, Equation (2.4) of Pereira,
+    Kileel and Kolda (arXiv:2202.06930) is κ_k = M_k - Σ_{0<i<k} C(k-1, i) M_i κ_{k-i}. It takes d
+    contractions. Far from the origin for the spread of X it loses digits, so centre X first.
     """
-    points, single = _points(P, A)
-    values = P.inner_with(points, order_weights(order), gradient=False).values
-    return values[0] if single else values
+    moments = [contract(P, A, k) for k in range(1, positive_order(order) + 1)]
+    found: list[Array] = []
+    for k, moment in enumerate(moments, 1):
+        for i in range(1, k):
+            moment = moment - math.comb(k - 1, i) * (moments[i - 1] * found[k - i - 1])
+        found.append(moment)
+    return found[-1]
+
+
+def positive_order(order: int) -> int:
+    """The order of a cumulant, checked."""
+    if (d := whole_order(order)) < 1:
+        raise ValueError(f"a cumulant has order 1 at least, got order={order}")
+    return d
 
 
 def contract_grad(
-    P: Distribution, A: ArrayLike, order: Order
+    P: Distribution, A: ArrayLike, order: Order, *, parameters: bool = True
 ) -> tuple[Array, Array, Gradient | None]:
     """The moment of a distribution applied to vectors, with its gradients.
 
@@ -216,6 +400,8 @@ def contract_grad(
         One vector a, or q of them as rows.
     order : int or sequence of float
         An order d, or weights over the orders 0 to d, as in :func:`inner`.
+    parameters : bool, default=True
+        Whether to make ``gradient_P``, which for p samples is an array (p, n).
 
     Returns
     -------
@@ -225,7 +411,7 @@ def contract_grad(
         Row i is the gradient of value i in the vector i; it depends on no other row.
     gradient_P : Gradient or None
         The gradient of the sum of the values in the parameters of P, in their shapes. It is None
-        for MomentTensors, which have no parameters.
+        if it was not asked for, and for MomentTensors, which have no parameters.
 
     See Also
     --------
@@ -235,7 +421,7 @@ def contract_grad(
     weights = order_weights(order)
     at_points = P.inner_with(points, weights, gradient=True)
     gradient_P = None
-    if isinstance(P, AtomDistribution):
+    if parameters and isinstance(P, AtomDistribution):
         gradient_P = _gradient(P, bilinear(P.atoms, points, weights, gradient=True))
     values, gradient_A = at_points.values, at_points.means
     assert gradient_A is not None
@@ -249,23 +435,22 @@ def _gradient(P: AtomDistribution, products: InnerProducts) -> Gradient:
 
 
 def _weighted_total(atoms: Atoms, values: Array) -> Array:
-    xp = namespace(values)
     if isinstance(atoms.weights, float):
-        return xp.sum(values) * atoms.weights
-    return xp.sum(values * atoms.weights)
+        return atoms.xp.sum(values) * atoms.weights
+    return atoms.xp.sum(values * atoms.weights)
 
 
-def _check_pair(P: Distribution, Q: Distribution) -> None:
+def check_pair(P: Distribution, Q: Distribution) -> None:
+    """Refuse what is no distribution, and two of other sizes, libraries or devices."""
     for name, distribution in (("P", P), ("Q", Q)):
         check_distribution(distribution, name, "; wrap an array of rows as Samples(X)")
     if P.n_features != Q.n_features:
         raise ValueError(f"P has {P.n_features} feature(s), but Q has {Q.n_features}")
     if not (isinstance(P, AtomDistribution) and isinstance(Q, AtomDistribution)):
         return  # stored moments are small and follow the other side's device
+    if isinstance(P.atoms.means, np.ndarray) and isinstance(Q.atoms.means, np.ndarray):
+        return
     namespace(P.atoms.means, Q.atoms.means)
-    devices = {str(array_device(D.atoms.means)) for D in (P, Q)}
-    if len(devices) > 1:
-        raise ValueError(f"P and Q lie on different devices: {', '.join(sorted(devices))}")
 
 
 def _points(P: Distribution, A: ArrayLike) -> tuple[Atoms, bool]:

@@ -9,6 +9,8 @@ from typing import TypeAlias
 
 import numpy as np
 
+from momentmix.support.array import refuse_graph
+
 Order: TypeAlias = "int | Sequence[float] | np.ndarray"
 #: The highest order that is allowed. 170! is the largest factorial that float64 can hold, and
 #: orders are weighted by 1/k!. Higher powers overflow or vanish too, except for numbers near 1.
@@ -19,8 +21,18 @@ def order_weights(order: Order) -> list[float]:
     """Weights w[0..d] over the orders: a whole number d stands for order d alone."""
     if isinstance(order, str | bytes | bool):
         raise TypeError(f"order must be a whole number or weights over orders, got {order!r}")
+    refuse_graph("weights over orders", *(order if isinstance(order, list | tuple) else [order]))
     d = _whole_number(order)
     return _check_weights(order) if d is None else [0.0] * _not_negative(d) + [1.0]
+
+
+def refuse_overflow(d: int) -> None:
+    """Refuse an order whose factorials, by which covariances enter moments, overflow."""
+    if d > MOST_ORDER:
+        raise ValueError(
+            f"order {d} is too high for distributions that both have covariances: it takes {d}!, "
+            f"which overflows; give at most {MOST_ORDER}"
+        )
 
 
 def _whole_number(value: object) -> int | None:
@@ -98,6 +110,7 @@ def augmented_weights(order: int, omega: float) -> np.ndarray:
     array([1., 2., 1.])
     """
     d = whole_order(order)
+    refuse_graph("weights over orders", omega)
     omega = float(omega)
     if not math.isfinite(omega):
         raise ValueError(f"omega must be finite, got {omega}")

@@ -2,12 +2,14 @@
 
 Under a Gaussian v ~ N(μ, Σ), the observed values are Gaussian too, with covariance T = R Σ Rᵀ + N.
 The files here compute its density, the expectation of v given x, and sums of both over rows:
-gaps.py for rows without noise or with a common one, noisy.py for rows with noise of their own, and
-separate.py for independent features. rows.py sorts the rows into these cases.
+gaps.py for rows without noise or with a common one (patterns.py has those of the gaps), noisy.py
+for rows with noise of their own, and part.py for what they share and for independent features.
+rows.py sorts the rows into these cases.
 """
 
-from momentmix.observed.error_bars import noise_of_errors
-from momentmix.observed.part import Evaluated, Gaussians, Part
-from momentmix.observed.rows import ObservedRows, noise_of_rows
-
-__all__ = ["Evaluated", "Gaussians", "ObservedRows", "Part", "noise_of_errors", "noise_of_rows"]
+from momentmix.observed.completed import ObservedRows as ObservedRows
+from momentmix.observed.completed import noise_of_rows as noise_of_rows
+from momentmix.observed.noisy import noise_of_errors as noise_of_errors
+from momentmix.observed.part import Evaluated as Evaluated
+from momentmix.observed.part import Gaussians as Gaussians
+from momentmix.observed.part import Part as Part

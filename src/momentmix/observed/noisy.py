@@ -1,7 +1,8 @@
 """Rows with noise of their own, and perhaps gaps.
 
-Every row has its own T = R Σ Rᵀ + N and needs its own factor; factors.py computes those of a block
-at once. A missing feature gets 1 on the diagonal of T and a deviation of 0, which changes nothing.
+Every row has its own T = R Σ Rᵀ + N and needs its own factor; part.py computes those of a block at
+once. A missing feature gets 1 on the diagonal of T and a deviation of 0, which changes nothing.
+Error bars, as users give them, become such noise covariances.
 """
 
 from __future__ import annotations
@@ -11,8 +12,20 @@ from functools import partial
 
 import numpy as np
 
-from momentmix.observed.factors import inverse_factors
-from momentmix.observed.part import Evaluated, Gaussians, Part, RowPulls, even_blocks
+from momentmix.covariance import one_for_each_row
+from momentmix.observed.part import (
+    Evaluated,
+    Gaussians,
+    Part,
+    RowPulls,
+    even_blocks,
+    inverse_factors,
+)
+
+
+def noise_of_errors(errors: np.ndarray) -> np.ndarray:
+    """Error bars (p, n), which are standard deviations, as a ``noise_covariance`` of each row."""
+    return one_for_each_row(np.square(errors), errors.shape[1])
 
 
 class ErrorPart(Part):

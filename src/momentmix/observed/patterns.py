@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 from scipy.sparse import csr_array
 
-from momentmix.observed.factors import inverse, inverse_factors
+from momentmix.observed.part import inverse, inverse_factors
 
 
 class Patterns:

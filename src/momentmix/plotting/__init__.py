@@ -4,36 +4,22 @@ Functions take a Mixture or a fitted estimator, draw into ``ax`` or a new figure
 Axes. ``MixtureDisplay`` offers the same in scikit-learn's convention.
 """
 
-from momentmix.plotting.colours import COLOURS, component_colour, text_on
-from momentmix.plotting.display import MixtureDisplay
-from momentmix.plotting.fits import (
-    draw_matches,
-    plot_history,
-    plot_moment_residuals,
-    plot_recovery,
-)
-from momentmix.plotting.mixtures import plot_density, plot_ellipses, plot_marginal, plot_pairs
-from momentmix.plotting.quantiles import plot_projections, plot_quantiles
-from momentmix.plotting.samples import MOST_DOTS
-from momentmix.plotting.selections import plot_selection
-from momentmix.summary import telling_features
-
-__all__ = [
-    "COLOURS",
-    "MOST_DOTS",
-    "MixtureDisplay",
-    "component_colour",
-    "draw_matches",
-    "plot_density",
-    "plot_ellipses",
-    "plot_history",
-    "plot_marginal",
-    "plot_moment_residuals",
-    "plot_pairs",
-    "plot_projections",
-    "plot_quantiles",
-    "plot_recovery",
-    "plot_selection",
-    "telling_features",
-    "text_on",
-]
+from momentmix.plotting.canvas import COLOURS as COLOURS
+from momentmix.plotting.canvas import MOST_DOTS as MOST_DOTS
+from momentmix.plotting.canvas import component_colour as component_colour
+from momentmix.plotting.canvas import text_on as text_on
+from momentmix.plotting.diagnostics import draw_matches as draw_matches
+from momentmix.plotting.diagnostics import plot_history as plot_history
+from momentmix.plotting.diagnostics import plot_merges as plot_merges
+from momentmix.plotting.diagnostics import plot_moment_residuals as plot_moment_residuals
+from momentmix.plotting.diagnostics import plot_profile as plot_profile
+from momentmix.plotting.diagnostics import plot_projections as plot_projections
+from momentmix.plotting.diagnostics import plot_quantiles as plot_quantiles
+from momentmix.plotting.diagnostics import plot_recovery as plot_recovery
+from momentmix.plotting.diagnostics import plot_selection as plot_selection
+from momentmix.plotting.mixtures import MixtureDisplay as MixtureDisplay
+from momentmix.plotting.mixtures import plot_density as plot_density
+from momentmix.plotting.mixtures import plot_ellipses as plot_ellipses
+from momentmix.plotting.mixtures import plot_marginal as plot_marginal
+from momentmix.plotting.mixtures import plot_pairs as plot_pairs
+from momentmix.summary.components import telling_features as telling_features

@@ -1,32 +1,30 @@
-"""Pictures of a mixture over samples."""
+"""Pictures of a mixture over samples, as functions and in scikit-learn's convention."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from momentmix.distributions.mixture import Mixture
-from momentmix.plotting.axes import (
-    axes_or_new,
-    axis_label,
-    mixture_of,
-    pyplot_or_error,
-    text_colour,
-)
-from momentmix.plotting.colours import component_colour
-from momentmix.plotting.marks import mark_components
-from momentmix.plotting.samples import (
+from momentmix.plotting.canvas import (
     OUTLIERS,
     ShownRows,
+    axes_or_new,
+    axis_label,
+    component_colour,
     crosses_of,
     draw_outliers_below,
     draw_samples,
+    drawn_mixture,
+    mark_components,
+    pyplot_or_error,
     shown_range,
     shown_rows,
+    text_colour,
 )
-from momentmix.summary import covariance_matrices, telling_features
+from momentmix.summary.components import covariance_matrices, telling_features
 from momentmix.support.array import to_numpy
 
 if TYPE_CHECKING:
@@ -34,7 +32,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import ArrayLike
 
-    from momentmix.plotting.axes import Model
+    from momentmix.plotting.canvas import Model
+
 
 #: Points of a grid along each side. Enough for smooth contours; it affects pictures alone.
 _GRID_POINTS = 160
@@ -56,7 +55,7 @@ def plot_density(
     mixture has a background, the density is that of the components, and grey crosses are outliers;
     those too far out are drawn at the edge of the picture.
     """
-    mixture, ax = mixture_of(model), axes_or_new(ax)
+    mixture, ax = drawn_mixture(model), axes_or_new(ax)
     flat, rows = mixture.marginal(list(features)), shown_rows(mixture, X, errors)
     draw_samples(ax, rows, features)
     xx, yy = _grid(*shown_range(flat, rows, features))
@@ -81,7 +80,7 @@ def plot_ellipses(
 
     Gaps, ``errors`` and outliers in X are as in :func:`plot_density`.
     """
-    mixture, ax = mixture_of(model), axes_or_new(ax)
+    mixture, ax = drawn_mixture(model), axes_or_new(ax)
     _ellipses(ax, mixture, shown_rows(mixture, X, errors), features, mass)
     return _with_legend(ax)
 
@@ -135,7 +134,7 @@ def plot_marginal(
     Components are numbered at their peaks unless ``numbers`` is false. Gaps, ``errors`` and
     outliers in X are as in :func:`plot_density`; the crosses of outliers are on the axis.
     """
-    mixture, ax = mixture_of(model), axes_or_new(ax)
+    mixture, ax = drawn_mixture(model), axes_or_new(ax)
     _curves(ax, mixture, shown_rows(mixture, X, errors), feature, numbers)
     return _with_legend(ax)
 
@@ -175,7 +174,7 @@ def plot_pairs(
     By default the ``most`` features in which the components lie furthest apart. Gaps, ``errors``
     and outliers in X are as in :func:`plot_density`.
     """
-    mixture = mixture_of(model)
+    mixture = drawn_mixture(model)
     chosen = list(telling_features(mixture, most) if features is None else features)
     n = len(chosen)
     size = 2.2 * n + 0.6, 2.2 * n + 0.4
@@ -232,3 +231,68 @@ def mass_levels(density: np.ndarray, shares: np.ndarray) -> np.ndarray:
 def _labelled_axes(ax: Axes, mixture: Mixture, features: Sequence[int]) -> Axes:
     ax.set(xlabel=axis_label(mixture, features[0]), ylabel=axis_label(mixture, features[1]))
     return ax
+
+
+class MixtureDisplay:
+    """A mixture with samples, drawn as scikit-learn's displays are.
+
+    Parameters
+    ----------
+    mixture : Mixture
+    X : (p, n), optional
+    features : pair of positions, or one; by default all of one or two, else the most telling pair
+
+    Attributes
+    ----------
+    ax_, figure_ : where it was drawn last
+
+    Examples
+    --------
+    >>> from momentmix import GaussianMixture
+    >>> from momentmix.datasets import load_quakes
+    >>> from momentmix.plotting import MixtureDisplay
+    >>> X, names = load_quakes()
+    >>> fit = GaussianMixture(3, random_state=0).fit(X[:, :2])
+    >>> display = MixtureDisplay.from_estimator(fit, X[:, :2], kind="ellipses")
+    >>> display.ax_.get_xlabel()
+    'x0'
+    """
+
+    def __init__(
+        self, mixture: Mixture, X: ArrayLike | None = None, features: Sequence[int] | None = None
+    ) -> None:
+        self.mixture, self.X = mixture, X
+        if features is None:
+            features = telling_features(mixture, min(2, mixture.n_features))
+        self.features = [int(i) for i in features]
+        if len(self.features) not in (1, 2):
+            raise ValueError(f"features must be one or two positions, got {features!r}")
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Model,
+        X: ArrayLike | None = None,
+        *,
+        kind: Literal["density", "ellipses"] = "density",
+        features: Sequence[int] | None = None,
+        ax: Axes | None = None,
+    ) -> MixtureDisplay:
+        """Draw a fitted estimator over samples."""
+        return cls(drawn_mixture(estimator), X, features).plot(kind=kind, ax=ax)
+
+    from_mixture = from_estimator
+
+    def plot(
+        self, *, kind: Literal["density", "ellipses"] = "density", ax: Axes | None = None
+    ) -> MixtureDisplay:
+        """``kind`` is "density" or "ellipses"; one feature alone is drawn as a curve."""
+        if kind not in ("density", "ellipses"):
+            raise ValueError(f"kind must be 'density' or 'ellipses', got {kind!r}")
+        if len(self.features) == 1:
+            self.ax_ = plot_marginal(self.mixture, self.X, feature=self.features[0], ax=ax)
+        else:
+            draw = plot_density if kind == "density" else plot_ellipses
+            self.ax_ = draw(self.mixture, self.X, features=self.features, ax=ax)
+        self.figure_ = self.ax_.figure
+        return self

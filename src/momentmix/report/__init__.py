@@ -1,32 +1,46 @@
 """A fit as one page of HTML that needs nothing else: no network, no other file.
 
-``write_report`` puts together the sections, each in its own file, from what ``summary`` and
-``plotting`` provide; page.html is the frame around them.
+``write_report`` puts together the sections from what ``summary`` and ``plotting`` provide;
+page.html is the frame around them. The top of the page and its last sections are here.
 """
 
 from __future__ import annotations
 
+import platform
+from collections.abc import Sequence
 from html import escape
+from importlib.metadata import version
 from importlib.resources import files
 from os import PathLike
+from pathlib import Path
 from string import Template
+
+import numpy as np
 
 import momentmix
 from momentmix.files.writing import written_whole
-from momentmix.report.again import again_section, use_section
-from momentmix.report.assignment import assignment_section
-from momentmix.report.columns import columns_section
-from momentmix.report.components import apart_section, components_section
-from momentmix.report.correlations import correlations_section
-from momentmix.report.fits import choices_section, moments_section, rivals_section
-from momentmix.report.goodness import goodness_section
-from momentmix.report.opening import contents, opening, remarks_section, tiles
-from momentmix.report.outliers import outliers_section
-from momentmix.report.pictures import pictures
-from momentmix.report.uncertainty import uncertainty_section
-from momentmix.summary import FitSummary, counted
-
-__all__ = ["page", "write_report"]
+from momentmix.report.components import (
+    apart_section,
+    assignment_section,
+    clusters_section,
+    components_section,
+    correlations_section,
+    others_section,
+    uncertainty_section,
+    words_section,
+)
+from momentmix.report.evidence import (
+    choices_section,
+    columns_section,
+    goodness_section,
+    moments_section,
+    outliers_section,
+    rivals_section,
+)
+from momentmix.report.parts import Section, one_decimal, pictures
+from momentmix.summary.components import components, counted, percent
+from momentmix.summary.fit_summary import FitSummary, Origin
+from momentmix.summary.rows import SURE
 
 
 def write_report(
@@ -58,10 +72,13 @@ def page(report: FitSummary, model: str | PathLike[str] | None = None) -> str:
     title = f"{counted(report.mixture.n_components, 'Gaussian component')} in {report.source}"
     drawn = pictures(report)
     found = [
+        words_section(report),
         remarks_section(report),
         components_section(report, drawn["mixture"]),
         apart_section(report),
+        others_section(report),
         outliers_section(report, drawn.get("outliers", "")),
+        clusters_section(report, drawn.get("clusters", "")),
         assignment_section(report),
         uncertainty_section(report),
         correlations_section(report),
@@ -78,3 +95,102 @@ def page(report: FitSummary, model: str | PathLike[str] | None = None) -> str:
     template = Template(files("momentmix.report").joinpath("page.html").read_text("utf-8"))
     body = "\n".join([*top, *map(str, sections)])
     return template.substitute(title=escape(title), body=body, version=momentmix.__version__)
+
+
+def opening(report: FitSummary) -> str:
+    """The result in a sentence or two."""
+    mixture, rows = report.mixture, report.rows
+    parts = components(mixture)
+    of = f"{counted(rows, 'row')} of " if rows is not None else ""
+    words = (
+        f"{of}{counted(mixture.n_features, 'column')}, described by "
+        f"{counted(mixture.n_components, 'Gaussian component')} with {report.covariance_type} "
+        "covariances."
+    )
+    words = words[0].upper() + words[1:]
+    if len(parts) > 1:
+        words += (
+            f" The largest has {percent(parts[0].weight)} of the weight, the smallest "
+            f"{percent(parts[-1].weight)}."
+        )
+    sure = report.assignment
+    if sure is not None and sure.rows and len(parts) > 1:
+        words += (
+            f" {percent(sure.sure / sure.rows).capitalize()} of the rows belong to their component "
+            f"with a probability of at least {SURE:g}."
+        )
+    if report.outliers is not None and report.outliers.rows:
+        one = report.outliers.rows == 1
+        words += f" {counted(report.outliers.rows, 'row')} belong{'s' * one} to none."
+    return f'<p class="lede">{escape(words)}</p>'
+
+
+def tiles(report: FitSummary) -> str:
+    """The main numbers as three, four or six tiles, which fill whole lines."""
+    mixture, value = report.mixture, report.log_likelihood
+    shown = [] if report.rows is None else [("rows", f"{report.rows:,}")]
+    shown += [
+        ("columns", f"{mixture.n_features:,}"),
+        ("components", f"{mixture.n_components:,}"),
+        ("covariances", report.covariance_type),
+    ]
+    if value is not None:
+        bic = "—" if len(report.collapsed) else one_decimal(report.bic(value))
+        shown += [("log-likelihood", one_decimal(value)), ("BIC", bic)]
+    items = "".join(
+        f"<li><b>{escape(number)}</b><span>{escape(what)}</span></li>" for what, number in shown
+    )
+    return f'<ul class="tiles of{len(shown)}">{items}</ul>'
+
+
+def contents(sections: Sequence[Section]) -> str:
+    """Links to the sections."""
+    links = "".join(f'<a href="#{one.name}">{escape(one.title)}</a>' for one in sections)
+    return f'<nav aria-label="On this page">{links}</nav>'
+
+
+def remarks_section(report: FitSummary) -> Section:
+    """The remarks to read before trusting the fit, if there are any."""
+    items = "".join(f"<li>{escape(remark)}</li>" for remark in report.remarks)
+    nothing = '<p class="soft">Nothing unusual was found.</p>'
+    return Section("remarks", "Remarks", f'<ul class="remarks">{items}</ul>' if items else nothing)
+
+
+def use_section(model: str | PathLike[str] | None, gaps: bool = False) -> Section | None:
+    """How to use the model file, if there is one; with ``gaps``, also how to fill them."""
+    if model is None:
+        return None
+    name = Path(model).name
+    shell = f"momentmix predict {name} new-rows.csv"
+    if gaps:
+        shell += f"\nmomentmix impute {name} new-rows.csv -o filled.csv"
+    python = f'from momentmix import Mixture\n\nmixture = Mixture.load("{name}")'
+    return Section("use", "Using the model", _code(f"{shell}\n\n# or in Python\n{python}"))
+
+
+def again_section(report: FitSummary) -> Section:
+    """The command, the seed and the settings, if known, and the versions."""
+    origin = report.origin or Origin()
+    words = "<p>With the same data and the same versions, this gives the same fit.</p>"
+    command = "" if origin.command is None else words + _code(origin.command)
+    facts = [] if origin.seed is None else [("seed", str(origin.seed))]
+    facts += [(name, str(value)) for name, value in origin.settings.items()]
+    if report.seconds is not None:
+        facts.append(("time of the fit", f"{report.seconds:.2g} s"))
+    facts.append(("versions", ", ".join(f"{name} {number}" for name, number in versions())))
+    items = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in facts)
+    return Section("again", "Making it again", f"{command}<dl>{items}</dl>")
+
+
+def versions() -> list[tuple[str, str]]:
+    """The versions of everything that a fit depends on."""
+    return [
+        ("momentmix", momentmix.__version__),
+        ("Python", platform.python_version()),
+        ("NumPy", np.__version__),
+        ("scikit-learn", version("scikit-learn")),
+    ]
+
+
+def _code(text: str) -> str:
+    return f"<pre>{escape(text, quote=False)}</pre>"

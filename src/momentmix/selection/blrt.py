@@ -13,32 +13,24 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from momentmix.covariance import CovarianceName
-from momentmix.data.observed import ObservedData
-from momentmix.data.parameters import Parameters
-from momentmix.data.sources import AtomData
 from momentmix.distributions.mixture import Mixture
-from momentmix.estimators.auto import plan_of, sweeps
-from momentmix.estimators.gaussian_mixture import GaussianMixture
-from momentmix.estimators.rows import Table
-from momentmix.fitting.building import mixture_problem, resize
+from momentmix.estimators.base import Table
+from momentmix.estimators.gaussian_mixture import GaussianMixture, plan_of, sweeps
+from momentmix.fit import Parameters
+from momentmix.fitting.moves import grown
 from momentmix.fitting.plan import Plan
-from momentmix.fitting.problem import Problem
+from momentmix.fitting.problem import Problem, mixture_problem, resize
 from momentmix.fitting.solve import solve
-from momentmix.fitting.sweep import Found
-from momentmix.likelihood.em import EMResult
-from momentmix.likelihood.resize import grown
-from momentmix.likelihood.rows import RowLikelihood
-from momentmix.observed import ObservedRows
-from momentmix.observed.draws import noise_draws
-from momentmix.support.array import to_numpy
+from momentmix.fitting.sweep import Found, likelihood_in
+from momentmix.rows.data import RowData
 from momentmix.support.checks import generator, probability, whole_number
+from momentmix.support.messages import Progress
 from momentmix.support.parallel import (
     parallel_map,
     single_threaded_blas,
     thread_limit,
     worker_count,
 )
-from momentmix.support.progress import Progress
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -55,6 +47,9 @@ NULL_TOL, TOL, STEPS = 2e-5, 1e-4, 60
 #: number of replicates after which half of it may be used up, as in Gandy (2009), who takes 1e-3
 #: too. HALF_SPENT is a round number that was not tuned; it affects how early tests can stop.
 RISK, HALF_SPENT = 1e-3, 50
+#: The most replicates unless a number is given: one less than 200, so that p can be 5 % exactly. It
+#: is a round number; most decisions need fewer.
+DEFAULT_REPLICATES = 199
 #: The number of replicates that are made in parallel before the decision is checked again. This is
 #: a round number: the decision does not depend on it, only speed does.
 BATCH = 8
@@ -78,7 +73,7 @@ def blrt(
     *,
     covariance_type: CovarianceName = "full",
     level: float = 0.05,
-    n_boot: int = 199,
+    n_boot: int | None = None,
     sample_weight: ArrayLike | None = None,
     noise_covariance: ArrayLike | None = None,
     random_state: object = None,
@@ -87,8 +82,8 @@ def blrt(
 ) -> BLRT:
     """Test m components against m + 1 by a parametric bootstrap.
 
-    The larger fit is grown from the smaller one, on the data as in each replicate. Replicates end
-    as soon as the decision is certain: a clear one takes some 20 to 150 of them.
+    The larger fit is grown from the smaller one, on the data as in each replicate. By default
+    replicates end as soon as the decision is certain: a clear one takes some 20 to 150 of them.
 
     Parameters
     ----------
@@ -96,12 +91,15 @@ def blrt(
         The rows. NaN is a gap, and replicates have the same gaps.
     n_components : int
         The smaller number of components, m.
-    covariance_type : {"full", "tied", "diag", "spherical"}, default="full"
+    covariance_type : {"full", "tied", "diag", "spherical", "tied-diag", "tied-spherical"}, \
+            default="full"
         The shapes that components may have.
     level : float, default=0.05
         The level of the test: how often m components are rejected if they are right.
-    n_boot : int, default=199
-        The most replicates.
+    n_boot : int, optional
+        The number of replicates. If you give one, the test makes them all unless it cannot reject
+        any more, so p-values go down to 1 / (n_boot + 1): ask for 1,999 to report p < .001. By
+        default there are at most 199.
     sample_weight : array of shape (p,), optional
         How many times each row counts; a replicate has as many rows as the weights sum to.
     noise_covariance : scalar or array, optional
@@ -136,11 +134,7 @@ def blrt(
     """
     whole_number("n_components", n_components, 1)
     probability("level", level)
-    if n_boot < 1 / level - 1:
-        raise ValueError(
-            f"n_boot={n_boot} replicates cannot reject at level={level:g}; it takes at least "
-            f"{int(np.ceil(1 / level - 1))}"
-        )
+    check_replicates(n_boot, level)
     estimator = GaussianMixture(
         n_components,
         covariance_type=covariance_type,
@@ -150,7 +144,7 @@ def blrt(
     )
     estimator._validate_params()  # type: ignore[no-untyped-call]
     data = estimator._data(X, sample_weight, noise_covariance)
-    if not isinstance(data, AtomData | ObservedData) or not sweeps(estimator, data):
+    if not isinstance(data, RowData) or not sweeps(estimator, data):
         raise ValueError(
             "the test needs rows in memory and fits by EM; leave method, init_params, the starts "
             "and max_iter at their defaults"
@@ -163,16 +157,29 @@ def blrt(
         return blrt_of(estimator, found, data, rng, level=level, n_boot=n_boot)
 
 
+def check_replicates(n_boot: int | None, level: float) -> None:
+    """Refuse numbers of replicates that are too few to reject."""
+    if n_boot is None:
+        return
+    whole_number("n_boot", n_boot, 1)
+    if n_boot < 1 / level - 1:
+        raise ValueError(
+            f"n_boot={n_boot} replicates cannot reject at level={level:g}; it takes at least "
+            f"{int(np.ceil(1 / level - 1))}"
+        )
+
+
 def blrt_of(
     estimator: GaussianMixture,
     found: Found,
-    data: AtomData | ObservedData,
+    data: RowData,
     rng: np.random.Generator,
     *,
     level: float,
-    n_boot: int = 199,
+    n_boot: int | None = None,
 ) -> BLRT:
     """The test of a fit that was made already."""
+    most = DEFAULT_REPLICATES if n_boot is None else n_boot
     if found.plan.outliers is not None:
         raise ValueError(
             "the bootstrap likelihood ratio test draws rows from a mixture, and from a background "
@@ -180,21 +187,21 @@ def blrt_of(
         )
     m, kind = found.plan.m, found.plan.kind
     fitted = found.problem.frame.back(found.fit.parameters)
-    null = Mixture(*fitted, kind.name)
+    null = Mixture(*fitted, kind.plain().name)
     plans = plan_of(estimator, data, kind.name, m), plan_of(estimator, data, kind.name, m + 1)
 
     def replicate(seed: int) -> float:
         own = np.random.default_rng(seed)
-        drawn = _replicate(data, null, own)
+        drawn = data.draw(null, own)
         problem = mixture_problem(drawn, plans[0])
         return _statistic(problem, drawn, plans, problem.frame.forward(fitted), own)
 
     exceedances = made = 0
     interrupted, decision = False, None
-    bounds = stopping_bounds(level, n_boot)
+    bounds = stopping_bounds(level, most)
     observed = _statistic(found.problem, data, plans, found.fit.parameters, rng)
     try:
-        with Progress(found.plan.verbose, n_boot, "replicates") as progress, single_threaded_blas():
+        with Progress(found.plan.verbose, most, "replicates") as progress, single_threaded_blas():
             while decision is None:
                 seeds = [int(seed) for seed in rng.integers(2**63, size=BATCH)]
                 workers = worker_count(np)
@@ -203,7 +210,9 @@ def blrt_of(
                     exceedances += value >= observed
                     progress.iteration(1, value)
                     low, high = next(bounds)
-                    if exceedances <= low or exceedances >= high:
+                    # A number that was given is for the p-value, and not for the verdict alone.
+                    done = n_boot is None or made == most
+                    if exceedances >= high or (exceedances <= low and done):
                         decision = exceedances <= low
                         break
     except KeyboardInterrupt:
@@ -242,41 +251,17 @@ def stopping_bounds(level: float, n_boot: int) -> Iterator[tuple[int, int]]:
 
 def _statistic(
     problem: Problem,
-    data: AtomData | ObservedData,
+    data: RowData,
     plans: tuple[Plan, Plan],
     start: Parameters,
     rng: np.random.Generator,
 ) -> float:
     """Twice the gain in log-likelihood of one more component, found by cutting one in two."""
-    smaller, larger = (resize(problem, data, plan).likelihood for plan in plans)
-    assert isinstance(smaller, RowLikelihood)
-    assert isinstance(larger, RowLikelihood)
-    null = _climb(smaller, start, NULL_TOL)
+    smaller, larger = (likelihood_in(resize(problem, data, plan)) for plan in plans)
+    null = smaller.fit(start, tol=NULL_TOL, max_iter=STEPS)
     cuts = grown(larger, null.parameters, rng)[:TRIES]
     if not cuts:
         return 0.0
-    trials = larger.try_steps(cuts, FIRST_STEPS)
-    best = max(trials, key=lambda trial: trial.log_posterior)
-    full = _climb(larger, best.parameters, TOL)
-    return 2 * smaller.count * (full.log_posterior - null.log_posterior)
-
-
-def _climb(likelihood: RowLikelihood, start: Parameters, tol: float) -> EMResult:
-    result = likelihood.fit(start, tol=tol, max_iter=STEPS)
-    if result.interrupted:
-        raise KeyboardInterrupt
-    return result
-
-
-def _replicate(
-    data: AtomData | ObservedData, null: Mixture, rng: np.random.Generator
-) -> AtomData | ObservedData:
-    """Draw as many rows of a mixture as there are, with the gaps and errors of the data."""
-    if isinstance(data, AtomData):
-        p = max(2, round(data.count))
-        return AtomData.of_rows(to_numpy(null.sample(p, rng)[0]), None, float(p))
-    counts = np.maximum(np.round(data.count * data.shares), 1).astype(int)
-    table = data.table.take(np.repeat(np.arange(len(data.table)), counts))
-    X = to_numpy(null.sample(len(table), rng)[0])
-    X = np.where(table.seen, X + noise_draws(table, rng), np.nan)
-    return ObservedData(ObservedRows(X, table.noise), None, float(len(X)))
+    best = larger.best_after(cuts, FIRST_STEPS)
+    full = larger.fit(best.parameters, tol=TOL, max_iter=STEPS)
+    return 2 * problem.count * (full.log_posterior - null.log_posterior)

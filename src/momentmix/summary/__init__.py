@@ -1,90 +1,33 @@
 """What a mixture says about data, in tables and plain words: components, moments, remarks."""
 
-from momentmix.goodness.distances import Distribution, Match, comparable_order, moment_match
-from momentmix.summary.assignment import (
-    DOUBTFUL,
-    SURE,
-    Assignment,
-    ConfusedPair,
-    assignment_of,
-)
-from momentmix.summary.columns import ColumnSummary, column_summaries
-from momentmix.summary.component import (
-    Component,
-    components,
-    covariance_matrices,
-    feature_variances,
-    features_by_tellingness,
-    names_of,
-    overall_mean_and_deviation,
-    paired_components,
-    standardised_means,
-    telling_features,
-)
-from momentmix.summary.correlations import (
-    Correlation,
-    correlation_matrices,
-    correlations_together,
-    strongest_correlations,
-)
-from momentmix.summary.fit import FitSummary, Rival
-from momentmix.summary.origin import Origin
-from momentmix.summary.outliers import Outlier, Outliers, outliers_of
-from momentmix.summary.remark import closeness, remarks
-from momentmix.summary.tests_of_fit import MOST_TESTED_ROWS, tests_of_fit
-from momentmix.summary.uncertainty import Uncertainty, rows_for_errors, uncertainty_of
-from momentmix.summary.words import (
-    counted,
-    fine_percent,
-    listed,
-    mean_and_deviation,
-    percent,
-    readable,
-)
-
-__all__ = [
-    "DOUBTFUL",
-    "MOST_TESTED_ROWS",
-    "SURE",
-    "Assignment",
-    "ColumnSummary",
-    "Component",
-    "ConfusedPair",
-    "Correlation",
-    "Distribution",
-    "FitSummary",
-    "Match",
-    "Origin",
-    "Outlier",
-    "Outliers",
-    "Rival",
-    "Uncertainty",
-    "assignment_of",
-    "closeness",
-    "column_summaries",
-    "comparable_order",
-    "components",
-    "correlation_matrices",
-    "correlations_together",
-    "counted",
-    "covariance_matrices",
-    "feature_variances",
-    "features_by_tellingness",
-    "fine_percent",
-    "listed",
-    "mean_and_deviation",
-    "moment_match",
-    "names_of",
-    "outliers_of",
-    "overall_mean_and_deviation",
-    "paired_components",
-    "percent",
-    "readable",
-    "remarks",
-    "rows_for_errors",
-    "standardised_means",
-    "strongest_correlations",
-    "telling_features",
-    "tests_of_fit",
-    "uncertainty_of",
-]
+from momentmix.goodness.comparison import comparable_order as comparable_order
+from momentmix.goodness.comparison import moment_match as moment_match
+from momentmix.summary.components import Component as Component
+from momentmix.summary.components import components as components
+from momentmix.summary.components import correlation_matrices as correlation_matrices
+from momentmix.summary.components import features_by_tellingness as features_by_tellingness
+from momentmix.summary.components import listed as listed
+from momentmix.summary.components import mean_and_deviation as mean_and_deviation
+from momentmix.summary.components import names_of as names_of
+from momentmix.summary.components import paired_components as paired_components
+from momentmix.summary.components import percent as percent
+from momentmix.summary.components import readable as readable
+from momentmix.summary.components import standardised_means as standardised_means
+from momentmix.summary.components import strongest_correlations as strongest_correlations
+from momentmix.summary.components import telling_features as telling_features
+from momentmix.summary.fit_summary import FitSummary as FitSummary
+from momentmix.summary.fit_summary import Origin as Origin
+from momentmix.summary.fit_summary import Rival as Rival
+from momentmix.summary.fit_summary import closeness as closeness
+from momentmix.summary.fit_summary import remarks as remarks
+from momentmix.summary.fit_summary import rows_for_errors as rows_for_errors
+from momentmix.summary.fit_summary import uncertainty_of as uncertainty_of
+from momentmix.summary.papers import PaperTable as PaperTable
+from momentmix.summary.papers import choices_table as choices_table
+from momentmix.summary.papers import components_table as components_table
+from momentmix.summary.rows import Assignment as Assignment
+from momentmix.summary.rows import Outlier as Outlier
+from momentmix.summary.rows import Outliers as Outliers
+from momentmix.summary.rows import assignment_of as assignment_of
+from momentmix.summary.rows import column_summaries as column_summaries
+from momentmix.summary.rows import outliers_of as outliers_of

@@ -1,65 +1,41 @@
 """Array libraries: only this file and device.py name one.
 
 All other code takes the namespace ``xp`` of its arguments and calls functions of the array API
-standard, so results keep the caller's library, dtype and device.
+standard, so results keep the caller's library, dtype and device. What stands for an absent number
+in tables is made NaN here, and dates, which are no numbers, are refused.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeGuard, cast
+import datetime
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, cast
 
 import numpy as np
 from array_api_compat import (
     array_namespace,
+    device,
     is_array_api_obj,
     is_cupy_array,
     is_dask_array,
     is_jax_array,
-    is_numpy_namespace,
     is_torch_array,
     to_device,
 )
-from array_api_compat import device as array_device
+from array_api_compat import is_numpy_namespace as is_numpy_namespace
 
-from momentmix.support.masks import filled, without_masks
-from momentmix.support.protocols import Array, ArrayLike, Device, DType, Namespace
+from momentmix.support.protocols import Array as Array
+from momentmix.support.protocols import ArrayLike as ArrayLike
+from momentmix.support.protocols import Device as Device
+from momentmix.support.protocols import DType as DType
+from momentmix.support.protocols import Namespace as Namespace
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = [
-    "Array",
-    "ArrayLike",
-    "DType",
-    "Device",
-    "Namespace",
-    "all_finite",
-    "array_device",
-    "as_float_array",
-    "as_like",
-    "can_be_written",
-    "check_same_place",
-    "contiguous",
-    "empty_like_rows",
-    "foreign",
-    "frozen_copy",
-    "index_array",
-    "is_numpy_namespace",
-    "like",
-    "multiply_into",
-    "namespace",
-    "on_accelerator",
-    "place_of",
-    "plus_multiple",
-    "plus_product",
-    "read_only",
-    "read_only_view",
-    "refuse_graph",
-    "subtract_into",
-    "to_numpy",
-    "without_graph",
-]
-
+#: The device on which an array is.
+array_device = device
 #: The names that libraries use for the main memory. Anywhere else is a device, where rows stay.
 MAIN_MEMORY = frozenset({"cpu", "array_api_strict.Device('CPU_DEVICE')"})
 
@@ -74,7 +50,8 @@ def namespace(*arrays: Array) -> Namespace:
             f"the arguments come from different array libraries ({kinds}); "
             "convert them to one library first"
         ) from error
-    places = {str(array_device(x)) for x in arrays} if len(arrays) > 1 else set()
+    # What JAX traces for derivatives is nowhere.
+    places = {str(array_device(x)) for x in arrays} - {"None"} if len(arrays) > 1 else set()
     if len(places) > 1:
         raise TypeError(
             f"the arguments are on different devices ({', '.join(sorted(places))}); bring them to "
@@ -123,13 +100,10 @@ def _numpy_from_python(value: ArrayLike, name: str) -> np.ndarray:
     if hasattr(value, "tocsr"):
         raise TypeError(f"{name} is a sparse matrix; pass a dense array, e.g. {name}.toarray()")
     try:
-        array = np.asarray(without_masks(value, name))
+        array = without_masks(np.asarray(without_masks(value, name)), name)
     except ValueError as error:  # rows of different lengths
         raise ValueError(f"{name} cannot be read as an array: {error}") from error
     if array.dtype.kind not in "buifc":
-        if array.dtype.kind == "O":  # where pandas has NA, which is no number
-            absent = np.frompyfunc(lambda x: type(x).__name__ == "NAType", 1, 1)(array)
-            array = np.where(np.asarray(absent, dtype=bool), np.nan, array)
         try:
             array = array.astype(np.float64)
         except (TypeError, ValueError) as error:
@@ -162,6 +136,16 @@ def all_finite(x: Array) -> bool:
     return bool(xp.all(xp.isfinite(x)))
 
 
+def is_all_zero(x: Array) -> bool:
+    """Whether every entry is known to be 0; not asked of tensors that are to have derivatives."""
+    if isinstance(x, np.ndarray):
+        return x.size > 0 and not x.item(0) and not x.any()
+    if is_jax_array(x) or (_is_tensor(x) and x.requires_grad) or 0 in x.shape:
+        return False
+    xp = namespace(x)
+    return bool(xp.max(xp.abs(x)) <= 0)
+
+
 def frozen_copy(x: Array) -> Array:
     """A copy that the caller cannot change through the original (nor, in NumPy, at all)."""
     # Before PyTorch 2.13 its asarray forgets the graph.
@@ -182,7 +166,7 @@ def read_only_view(x: Array) -> Array:
 
 def contiguous(x: Array) -> Array:
     """``x`` in row-major order if it is NumPy's; other libraries choose their own layout."""
-    return np.ascontiguousarray(x) if isinstance(x, np.ndarray) else x
+    return np.asarray(x, order="C") if isinstance(x, np.ndarray) else x
 
 
 def multiply_into(out: Array, a: Array, b: Array) -> None:
@@ -352,10 +336,15 @@ def as_like(value: np.ndarray, like: Array, dtype: DType = None) -> Array:
 
 
 def to_numpy(x: ArrayLike) -> np.ndarray:
-    """``x`` as a NumPy array in the main memory, without a copy if possible."""
+    """``x`` as a NumPy array in the main memory, without a copy if possible.
+
+    It ends PyTorch's graph, so tensors that are to have derivatives are refused; where only a
+    decision follows from the numbers, give ``without_graph(x)``.
+    """
     if isinstance(x, np.ndarray) or not _is_array(x):
         return np.asarray(filled(x))
     if _is_tensor(x):
+        refuse_graph("what is computed in NumPy", x)
         here = x.detach().cpu()
         try:
             return np.asarray(here)
@@ -367,3 +356,64 @@ def to_numpy(x: ArrayLike) -> np.ndarray:
         info: Any = getattr(namespace(x), "__array_namespace_info__", None)
         return np.asarray(to_device(x, info().default_device()))
     return np.asarray(x)
+
+
+#: Whatever users give as numbers: arrays, lists, tables.
+Given: TypeAlias = Any
+#: Dates, times and durations among objects; pandas's are subclasses of the last two.
+DATES = (np.datetime64, np.timedelta64, datetime.date, datetime.timedelta)
+#: Types of dates, times and durations, as NumPy, pandas, Arrow and Polars name them.
+_DATES = re.compile(r"[<>]?(date|time|duration|period|m8)", re.IGNORECASE)
+
+
+def without_masks(value: Given, name: str) -> Given:
+    """``value`` with NaN where a mask of NumPy hides it, or objects are None or pandas's NA.
+
+    Sparse columns of pandas become dense, because scikit-learn makes a SciPy matrix of them.
+    Dates and durations are refused: NumPy would read them as numbers of an arbitrary unit, and NaT
+    as the least of them. Anything else stays as it is.
+    """
+    value = filled(value)
+    kinds = getattr(value, "dtypes", getattr(getattr(value, "schema", None), "types", None))
+    if kinds is None and isinstance(value, np.ndarray | list | tuple):
+        array = np.asarray(value)
+        kinds = [array.dtype]
+        if array.dtype == np.dtype(object):
+            absent = np.frompyfunc(lambda x: x is None or type(x).__name__ == "NAType", 1, 1)(array)
+            value = np.where(np.asarray(absent, dtype=bool), np.nan, array)
+    kinds = list(kinds) if isinstance(kinds, Iterable) else [kinds]
+    dates = [str(kind) for kind in kinds if _DATES.match(str(kind))]
+    if not dates and any(str(kind) == "object" for kind in kinds):
+        dates = sorted({type(cell).__name__ for cell in _cells(value) if isinstance(cell, DATES)})
+    if dates:
+        raise TypeError(
+            f"{name} holds dates or durations ({dates[0]}), which have no unit as numbers; give "
+            "numbers, such as days since the first of the dates"
+        )
+    if any(type(kind).__name__ == "SparseDtype" for kind in kinds):
+        value = value.apply(_dense) if hasattr(value, "columns") else _dense(value)
+    if hasattr(value, "notna") and any(kind == np.dtype(object) for kind in kinds):
+        value = value.where(value.notna(), np.nan)
+    return value
+
+
+def _dense(column: Given) -> Given:
+    """A column of pandas, dense if it is sparse."""
+    return column.sparse.to_dense() if type(column.dtype).__name__ == "SparseDtype" else column
+
+
+def _cells(value: Given) -> Iterable[object]:
+    """The cells of an array, of lists, or of those columns of a table that hold objects."""
+    if hasattr(value, "select_dtypes"):
+        value = value.select_dtypes(object)
+    return np.asarray(value, dtype=object).flat
+
+
+def filled(value: Given) -> Given:
+    """A masked array, or a list of some, with NaN where it is masked; anything else as it is."""
+    if isinstance(value, list | tuple) and any(isinstance(x, np.ma.MaskedArray) for x in value):
+        value = np.ma.array(value)
+    if not isinstance(value, np.ma.MaskedArray) or value.dtype.kind in "cmM":
+        return value
+    kind = value.dtype if value.dtype.kind == "f" else np.dtype(float)
+    return np.ma.filled(value.astype(kind), np.nan)

@@ -7,10 +7,17 @@ from numbers import Integral, Real
 from typing import TypeAlias
 
 import numpy as np
-from sklearn.utils import check_random_state
+from sklearn.utils import _param_validation, check_random_state
 
 #: A seed, a generator, or None for a seed from the system.
 RandomState: TypeAlias = "int | Sequence[int] | np.random.Generator | np.random.RandomState | None"
+
+
+class Interval(_param_validation.Interval):  # type: ignore[misc]
+    """An interval of numbers, to which True and False do not belong."""
+
+    def is_satisfied_by(self, val: object) -> bool:
+        return not isinstance(val, bool | np.bool_) and bool(super().is_satisfied_by(val))
 
 
 def one_of(name: str, value: object, allowed: Sequence[object]) -> None:

@@ -13,7 +13,12 @@ from functools import lru_cache
 import numpy as np
 
 from momentmix.moments.atoms import Atoms
-from momentmix.moments.distribution import AtomDistribution, Distribution, check_distribution
+from momentmix.moments.functions import (
+    AtomDistribution,
+    Distribution,
+    check_distribution,
+    positive_order,
+)
 from momentmix.moments.orders import whole_order
 from momentmix.support.array import (
     Array,
@@ -131,6 +136,45 @@ def dense_moment(P: Distribution, order: int, *, max_bytes: int = DENSE_LIMIT) -
             pairings = math.comb(d, 2 * k) * math.factorial(2 * k) // (math.factorial(k) * 2**k)
             total = total + pairings * _mean_outer(atoms, k, d - 2 * k)
     return sym(xp.reshape(total, (n,) * d))
+
+
+def dense_cumulant(P: Distribution, order: int, *, max_bytes: int = DENSE_LIMIT) -> Array:
+    """The cumulant tensor of a distribution, as an array with n^d entries.
+
+    Of order 1 it is the mean, of order 2 the covariance; that of a Gaussian is 0 from order 3 on.
+
+    Parameters
+    ----------
+    P : Mixture, Samples, MomentTensors, Atoms or SymmetricCP
+        The distribution, with weights of sum 1.
+    order : int
+        The order d, at least 1.
+    max_bytes : int, default=2**30
+        A larger tensor raises a MemoryError instead.
+
+    Returns
+    -------
+    array of shape (n,) * order
+
+    See Also
+    --------
+    contract_cumulant : The tensor applied to vectors, without forming it.
+    dense_moment : The moment tensor.
+
+    Notes
+    -----
+    K_k = M_k - Σ_{0<i<k} C(k-1, i) sym(M_i ⊗ K_{k-i}): the recursion of Bell polynomials, Equation
+    (2.4) of Pereira, Kileel and Kolda (arXiv:2202.06930), for tensors. O(d³ n^d).
+    """
+    moments = [dense_moment(P, k, max_bytes=max_bytes) for k in range(1, positive_order(order) + 1)]
+    xp = namespace(moments[0])
+    found: list[Array] = []
+    for k, moment in enumerate(moments, 1):
+        for i in range(1, k):
+            flat = (xp.reshape(T, (-1,)) for T in (moments[i - 1], found[k - i - 1]))
+            moment = moment - math.comb(k - 1, i) * sym(xp.reshape(_outer(*flat), moment.shape))
+        found.append(moment)
+    return found[-1]
 
 
 def _mean_outer(atoms: Atoms, k: int, e: int) -> Array:

@@ -1,11 +1,12 @@
-"""Packed symmetric tensors of all orders 0..d in one vector, and linear maps of them.
+"""Symmetric tensors of all orders 0..d packed into one vector of their distinct entries.
 
 With a constant feature 1 in front, the moments of orders 0..d are the distinct entries of one
 symmetric tensor of order d: the monomial 1^(d-k) x_{i_1} ··· x_{i_k} is an entry of order k.
 Lexicographic order of the multi-indices of (1, x) lists the entries of order 0, then those of order
 1, and so on, each in the order of ``packed_indices``: N = C(n+d, d) numbers. The functions here
 take and return such vectors, and form no tensor of n^d entries. Index tables are made once for each
-n and d and kept, so they are read-only.
+n and d and kept, so they are read-only. From a vector of moments also follows the moment matrix
+E[φφᵀ] of all monomials φ up to a degree, which is semidefinite for any distribution.
 """
 
 from __future__ import annotations
@@ -183,3 +184,37 @@ def _highest_order(size: int, n: int) -> int:
     while total_size(n, d) < size:
         d += 1
     return d
+
+
+def moment_matrix(packed: np.ndarray, n: int, degree: int) -> np.ndarray:
+    """E[φ_α φ_β] = M_{α+β}, from packed moments of orders up to 2 ``degree`` at least; (K, K).
+
+    K = C(n + degree, degree), the monomials in the packed order. O(K² degree).
+    """
+    rows = []
+    for a in range(degree + 1):
+        row = []
+        for b in range(degree + 1):
+            first, second = packed_indices(n, a), packed_indices(n, b)
+            shape = len(first), len(second)
+            pairs = np.concatenate(
+                [
+                    np.broadcast_to(first[:, None, :], (*shape, a)),
+                    np.broadcast_to(second[None, :, :], (*shape, b)),
+                ],
+                axis=2,
+            )
+            row.append(packed[order_slice(n, a + b)][places(np.sort(pairs, axis=2), n)])
+        rows.append(row)
+    return np.block(rows)
+
+
+def least_eigenvalue(matrix: np.ndarray) -> float:
+    """The least eigenvalue of a moment matrix after its monomials are scaled to mean square 1.
+
+    A monomial whose mean square is not positive must vanish. If it does not, the matrix is not
+    semidefinite in any scale.
+    """
+    squares = np.diag(matrix)
+    scale = 1 / np.sqrt(np.where(squares > 0, squares, 1.0))
+    return float(np.linalg.eigvalsh(matrix * np.outer(scale, scale))[0])

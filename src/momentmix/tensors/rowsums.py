@@ -47,7 +47,7 @@ _SLAB, _SLAB_ON_DEVICE = 512, 8192
 _TILE_ON_DEVICE = 64
 
 
-class Plan(NamedTuple):
+class Products(NamedTuple):
     """Which left halves are multiplied with which right halves, and where each sum is found."""
 
     left: int  # indices in a left half
@@ -57,7 +57,7 @@ class Plan(NamedTuple):
 
 
 @lru_cache(maxsize=16)
-def _plan(n: int, d: int, least: int | None = None) -> Plan:
+def _plan(n: int, d: int, least: int | None = None) -> Products:
     """The plan for n features and order d, with at least ``least`` left halves in a product."""
     symbols, left = n + 1, d // 2
     right = d - left
@@ -89,7 +89,7 @@ def _plan(n: int, d: int, least: int | None = None) -> Plan:
     group = np.searchsorted([start for start, _, _ in cuts], rows, side="right") - 1
     starts, firsts = (np.array([cut[i] for cut in cuts]) for i in (0, 2))
     gather = offsets[group] + (rows - starts[group]) * (width - firsts[group])
-    return Plan(left, right, cuts, read_only(gather + columns - firsts[group]))
+    return Products(left, right, cuts, read_only(gather + columns - firsts[group]))
 
 
 def row_sums(X: Array, centre: np.ndarray, weights: Array | None, d: int) -> np.ndarray:
@@ -144,7 +144,7 @@ class _Buffers:
     """Memory for the halves of one block of rows, reused for the next block."""
 
     def __init__(
-        self, xp: Namespace, plan: Plan, n: int, step: int, slab: int, like: Array
+        self, xp: Namespace, plan: Products, n: int, step: int, slab: int, like: Array
     ) -> None:
         self.xp, self.plan, self.symbols, self.slab = xp, plan, n + 1, slab
         device = array_device(like)

