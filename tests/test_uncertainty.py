@@ -1,5 +1,7 @@
 """How sure a fit is: against known formulas, refitted samples, and itself in other units."""
 
+import signal
+
 import dask.array as da
 import numpy as np
 import pytest
@@ -216,7 +218,7 @@ def test_ctrl_c_keeps_what_there_is(X, fits, monkeypatch):
     def reweight(self, weights):
         calls.append(None)
         if len(calls) == 6:
-            raise KeyboardInterrupt
+            signal.raise_signal(signal.SIGINT)
         return original(self, weights)
 
     monkeypatch.setattr(MemoryRows, "reweight", reweight)

@@ -27,6 +27,7 @@ from momentmix.support.array import to_numpy
 from momentmix.support.checks import number, one_of, whole_number
 from momentmix.support.messages import CollapseWarning, warn_user
 from momentmix.support.parallel import thread_limit
+from momentmix.support.stopping import stoppable, stopped
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -170,7 +171,7 @@ class MixtureClassifier(ClassifierMixin, ChoosesComponents, BaseEstimator):
             )
         self.priors_ = self._class_priors(totals)
         members = [np.flatnonzero((labels == k) & (counts > 0)) for k in range(len(totals))]
-        with thread_limit(self.n_jobs):
+        with thread_limit(self.n_jobs), stoppable():
             self._fit_classes(X, None if sample_weight is None else counts, members)
         self._dtype = X.dtype.type
         return self
@@ -194,7 +195,7 @@ class MixtureClassifier(ClassifierMixin, ChoosesComponents, BaseEstimator):
         problem = labelled_problem(whole, parts, sizes, plan)
         result = problem.solve(starts, plan)
         self.mixtures_ = problem.mixtures(result, vars(self).get("feature_names_in_"))
-        if result.interrupted:
+        if stopped():
             warn_user("the fit was interrupted; the mixtures are the best so far")
         elif not result.converged:
             warn_user(f"the fit did not converge in {plan.max_iter} iterations")

@@ -122,15 +122,6 @@ class Fit:
             n_iter=steps,
             n_passes=before.n_passes + self.n_passes + steps,
             converged=self.converged,
-            interrupted=self.interrupted,
             prior_strength=self.prior_strength,
             curvature=self.curvature,
         )
-
-
-class Interrupted(KeyboardInterrupt):
-    """Ctrl-C, with the best that was found until then; whoever started the work decides."""
-
-    def __init__(self, best: Fit) -> None:
-        super().__init__()
-        self.best = best

@@ -15,6 +15,8 @@ from typing import Protocol, TypeAlias
 import numpy as np
 from scipy.optimize import minimize
 
+from momentmix.support.stopping import stopped
+
 #: Called after each iteration with its number, from 1, and the cost.
 Callback: TypeAlias = "Callable[[int, float], None]"
 
@@ -43,7 +45,6 @@ class Solution:
     n_iter: int
     n_passes: int
     converged: bool
-    interrupted: bool = False
     history: list[float] = field(default_factory=list, repr=False)
 
     def after(self, first: Solution) -> Solution:
@@ -79,40 +80,37 @@ def gauss_newton(
     """
     value, gradient = problem.value_and_gradient(x)
     history, passes, small, level = [value], 1, 0, 0
-    converged, interrupted = False, False
-    try:
-        for _ in range(max_iter):
-            equations = problem.normal_equations(x)
-            while True:
-                step, predicted = equations.step(gradient, damping)
-                new_value, new_gradient = problem.value_and_gradient(x + step)
-                passes += 1
-                if new_value < value or _closer(value, gradient, new_value, new_gradient):
-                    break
-                nothing = predicted <= 1e-15 * abs(value)  # less than rounding
-                if damping > 1e8 or nothing or not np.any(step):
-                    return Solution(x, value, len(history) - 1, passes, True, False, history)
-                damping *= 8
-            ratio = (value - new_value) / max(predicted, 1e-300)
-            x = x + step
-            nearer = tol == 0 and _closer(value, gradient, new_value, new_gradient)
-            gain, value, gradient = value - new_value, new_value, new_gradient
-            history.append(value)
-            if callback is not None:
-                callback(len(history) - 1, value)
-            if ratio > 0.7:
-                damping = max(damping / 4, 1e-14)
-            elif ratio < 0.25:
-                damping *= 3
-            small = small + 1 if gain <= tol * abs(value) and not nearer else 0
-            level = level + 1 if abs(gain) <= 1e-14 * abs(value) else 0
-            zero = 0 <= value <= 1e-28 * history[0]  # to rounding
-            if zero or level == LEVEL or small == 2:
-                converged = True
+    converged = False
+    for _ in range(max_iter):
+        equations = problem.normal_equations(x)
+        while True:
+            step, predicted = equations.step(gradient, damping)
+            new_value, new_gradient = problem.value_and_gradient(x + step)
+            passes += 1
+            if new_value < value or _closer(value, gradient, new_value, new_gradient):
                 break
-    except KeyboardInterrupt:
-        interrupted = True
-    return Solution(x, value, len(history) - 1, passes, converged, interrupted, history)
+            nothing = predicted <= 1e-15 * abs(value)  # less than rounding
+            if damping > 1e8 or nothing or not np.any(step):
+                return Solution(x, value, len(history) - 1, passes, True, history)
+            damping *= 8
+        ratio = (value - new_value) / max(predicted, 1e-300)
+        x = x + step
+        nearer = tol == 0 and _closer(value, gradient, new_value, new_gradient)
+        gain, value, gradient = value - new_value, new_value, new_gradient
+        history.append(value)
+        if callback is not None:
+            callback(len(history) - 1, value)
+        if ratio > 0.7:
+            damping = max(damping / 4, 1e-14)
+        elif ratio < 0.25:
+            damping *= 3
+        small = small + 1 if gain <= tol * abs(value) and not nearer else 0
+        level = level + 1 if abs(gain) <= 1e-14 * abs(value) else 0
+        zero = 0 <= value <= 1e-28 * history[0]  # to rounding
+        converged = zero or level == LEVEL or small == 2
+        if converged or stopped():
+            break
+    return Solution(x, value, len(history) - 1, passes, converged, history)
 
 
 def _closer(value: float, gradient: np.ndarray, new: float, new_gradient: np.ndarray) -> bool:
@@ -146,17 +144,15 @@ def lbfgs(
         history.append(best[0])
         if callback is not None:
             callback(len(history), best[0])
+        if stopped():
+            raise StopIteration
 
-    converged, interrupted = False, True
     options = {"maxiter": max_iter, "maxfun": 10 * max_iter, "ftol": tol, "gtol": 0, "maxcor": 20}
-    try:
-        result = minimize(cost, x, jac=True, method="L-BFGS-B", callback=report, options=options)
-        # Status 2: no step along the line lowers the cost, because rounding hides the descent.
-        converged, interrupted = result.status in (0, 2), False
-    except KeyboardInterrupt:
-        pass
+    result = minimize(cost, x, jac=True, method="L-BFGS-B", callback=report, options=options)
+    # Status 2: no step along the line lowers the cost, because rounding hides the descent.
+    converged = result.status in (0, 2)
     value, x = best
-    return Solution(x, value, len(history), evaluations, converged, interrupted, history)
+    return Solution(x, value, len(history), evaluations, converged, history)
 
 
 #: This is added to the diagonal of the Gram matrix of the normalised differences, so that it can be

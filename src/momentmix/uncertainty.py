@@ -17,7 +17,6 @@ the maximum; EM alone would stop early and underestimate how far parameters move
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -38,6 +37,7 @@ from momentmix.support.array import to_numpy
 from momentmix.support.checks import probability
 from momentmix.support.messages import NoStandardErrors, Progress, UncertaintyWarning, warn_user
 from momentmix.support.parallel import parallel_map, worker_count
+from momentmix.support.stopping import stoppable, stopped
 from momentmix.tensors.isserlis import moment_covariance
 
 
@@ -200,15 +200,18 @@ def bootstrap_fits(
     small = not em and Directions.of(likelihood.target, fit).size <= NEWTON_PARAMETERS
 
     def refit(i: int) -> None:
+        if stopped():
+            return
         again = Likelihood(_draw(kind, likelihood, fit, seeds[i]), likelihood.target)
         steps = EM_STEPS if small else max_iter
         result = again.fit(fit, tol=TOP if small or em else tol, max_iter=steps)
         if small and not result.converged:
             result = climb_by_newton(again, result.parameters, tol=TOP, max_iter=max_iter)
-        found[i] = match_components(likelihood.target.kind, result.parameters, fit)
-        progress.step(i, result.log_likelihood)
+        if not stopped():
+            found[i] = match_components(likelihood.target.kind, result.parameters, fit)
+            progress.step(i, result.log_likelihood)
 
-    with Progress(verbose, n_boot, "refits") as progress, suppress(KeyboardInterrupt):
+    with Progress(verbose, n_boot, "refits") as progress, stoppable():
         parallel_map(refit, range(n_boot), worker_count(np))
     return [found[i] for i in sorted(found)], len(found) < n_boot
 

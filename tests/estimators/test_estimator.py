@@ -339,7 +339,7 @@ def test_interruption_at_any_time(where, n_init, monkeypatch):
         def call(self, *arguments):
             calls.append(1)
             if len(calls) == where:
-                raise KeyboardInterrupt
+                signal.raise_signal(signal.SIGINT)
             return original(self, *arguments)
 
         return call

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import signal
 
 import numpy as np
 import pytest
@@ -362,7 +363,7 @@ def test_ctrl_c_keeps_what_the_bootstrap_has(normal, monkeypatch):
     def interrupted(self, *arguments):
         calls.append(0)
         if len(calls) > enough:
-            raise KeyboardInterrupt
+            signal.raise_signal(signal.SIGINT)
         return own(self, *arguments)
 
     monkeypatch.setattr(Refits, "residual", interrupted)

@@ -2,8 +2,6 @@
 
 import os
 import signal
-import threading
-import time
 
 import numpy as np
 import pytest
@@ -13,6 +11,7 @@ from scipy.stats import binom
 from momentmix import Mixture, select
 from momentmix.selection import blrt
 from momentmix.selection.blrt import RISK, stopping_bounds
+from momentmix.support.messages import Progress
 
 TWO = Mixture([0.6, 0.4], [[0, 0], [5, 0]], [1.0, 1.0], "spherical")
 X, _ = TWO.sample(120, random_state=1)
@@ -92,16 +91,17 @@ def test_what_is_refused():
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
-def test_interrupted_it_tells_what_there_is():
+def test_interrupted_it_tells_what_there_is(monkeypatch):
     Y, _ = TWO.sample(4000, random_state=2)
+    own, calls = Progress.iteration, []
 
-    def interrupt():
-        time.sleep(1.0)
-        os.kill(os.getpid(), signal.SIGINT)
+    def iteration(self, *arguments):
+        calls.append(None)
+        if len(calls) == 3:
+            signal.raise_signal(signal.SIGINT)
+        return own(self, *arguments)
 
-    thread = threading.Thread(target=interrupt)
-    thread.start()
+    monkeypatch.setattr(Progress, "iteration", iteration)
     found = blrt(Y, 1, n_boot=99_999, level=0.001, **SETTINGS)
-    thread.join()
     assert found.interrupted
     assert 0 < found.n_boot < 99_999

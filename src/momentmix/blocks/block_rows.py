@@ -18,6 +18,7 @@ from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeAlias, TypeVar
 import numpy as np
 
 from momentmix.support.array import Array
+from momentmix.support.stopping import breakable
 
 Result = TypeVar("Result")
 Parameters = ParamSpec("Parameters")
@@ -63,7 +64,8 @@ class BlockRows:
         named argument ``EACH`` is replaced by the ``Block`` in question.
         """
         self.n_passes += 1
-        result: Result = self._sum(Work(function, arguments, named))
+        with breakable():
+            result: Result = self._sum(Work(function, arguments, named))
         return result
 
     def _sum(self, work: Work) -> Summand:

@@ -8,7 +8,7 @@ found in the few dimensions that the moments span, and finished in all of them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -27,6 +27,7 @@ from momentmix.rows.data import AtomData, MomentData, TensorData, data_of
 from momentmix.support.array import Array, to_numpy
 from momentmix.support.checks import generator, number, one_of, whole_number
 from momentmix.support.messages import warn_user
+from momentmix.support.stopping import stoppable, stopped
 from momentmix.tensors.dense import pack, sym
 from momentmix.tensors.packed import order_slice, total_size
 
@@ -229,7 +230,9 @@ def symmetric_cp(
         data, rank, w, form=form, solver=solver, max_iter=max_iter, tol=tol, mixture=False
     )
     count = None if n_init == "auto" else int(n_init)
-    return _solution(search, search.solve(init, count, rng, verbose))
+    with stoppable():
+        fit = replace(search.solve(init, count, rng, verbose), interrupted=stopped())
+    return _solution(search, fit)
 
 
 def _tensor_data(T: np.ndarray, w: Sequence[float]) -> TensorData:

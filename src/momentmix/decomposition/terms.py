@@ -40,6 +40,7 @@ from momentmix.rows.data import Deflated, MomentData, MomentSource, Rescaled, as
 from momentmix.rows.frame import Frame
 from momentmix.solvers import Callback
 from momentmix.support.messages import Progress
+from momentmix.support.stopping import stopped
 from momentmix.tensors.dense import packed_size
 
 TermInit = Literal["auto", "random", "spectral"]
@@ -120,7 +121,7 @@ class TermMatching(MomentMatching):
             )
 
         best, moves, failed, carried = run(start, min(limit, LOOK)), 0, False, False
-        while not best.solution.interrupted:
+        while not stopped():
             done = moves == self.model.m or abs(best.solution.value) <= 1e5 * self.zero
             pair = None if done else self._shared(best.parameters)
             if pair is None or failed:
@@ -236,19 +237,15 @@ class TermSearch:
         small = self._scale(self.data.compress(basis, d) if few else self.data, unit)
         explicit = is_explicit(Zero, self.rank, small.n, d)
         matching = TermMatching(self._model(small.n, scaled, explicit), small, rng)
-        try:
-            if given is not None:
-                starts = [given._replace(means=given.means / unit)]
-            else:
-                starts = self._starts(matching, init, self._count(n_init, explicit), rng)
-            with Progress(verbose, len(starts)) as progress:
-                fit = match_moments(matching, starts, progress.iteration)
-        except KeyboardInterrupt:  # before there was a start
-            points = normal_points(small, rng)[: self.rank]
-            fit = Fit(start_at(points, small, matching.model), interrupted=True)
+        if given is not None:
+            starts = [given._replace(means=given.means / unit)]
+        else:
+            starts = self._starts(matching, init, self._count(n_init, explicit), rng)
+        with Progress(verbose, len(starts)) as progress:
+            fit = match_moments(matching, starts, progress.iteration)
         means = fit.parameters.means @ basis.T
         fit = replace(fit, parameters=fit.parameters._replace(means=means))
-        if few and not fit.interrupted:
+        if few and not stopped():
             fit = self._finish(fit, unit, scaled)
         passes = passes * self.data.passes
         return self._in_units(replace(fit, n_passes=fit.n_passes + passes), unit)

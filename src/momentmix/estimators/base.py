@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -50,6 +49,7 @@ from momentmix.support.array import (
 from momentmix.support.checks import generator
 from momentmix.support.messages import CollapseWarning, SharedValueWarning, warn_user
 from momentmix.support.parallel import thread_limit
+from momentmix.support.stopping import stoppable
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
@@ -398,7 +398,7 @@ class MixtureEstimator(DensityMixin, BaseEstimator):
         return BlockData(rows)
 
     def _fit(self, read: Reader, rows: bool = True) -> Self:
-        with self._restore_if_refused():
+        with self._restore_if_refused(), stoppable():
             self._solve(read, rows)
             for name in ("moments_", "_noisy_stream"):  # a stream ends here
                 self.__dict__.pop(name, None)
@@ -407,17 +407,15 @@ class MixtureEstimator(DensityMixin, BaseEstimator):
     def _solve(self, read: Reader, rows: bool) -> None:
         """Read the data, fit, and set the attributes; without ``rows`` from moments alone."""
         with thread_limit(self.n_jobs):
-            problem, plan, interrupted = self._prepare(read, rows)
-            fit = solve(problem, plan, generator(self.random_state), interrupted)
-            self._conclude(problem, fit)
+            data = read()
+            place = data.place if rows else "moments"
+            plan = self._plan(Sizes(data.n, data.rows, data.order, place))
+            problem = self._problem(data, plan)
+            self._conclude(problem, solve(problem, plan, generator(self.random_state)))
 
     def _conclude(self, problem: Problem, fit: Fit) -> None:
         """Set the attributes from a fit in the coordinates of the problem, and warn if need be."""
-        collapse, ended = problem.collapse(fit), fit
-        try:
-            fit = problem.restore(fit)
-        except KeyboardInterrupt:  # keep the fit that there is
-            fit = problem.restore(replace(fit, interrupted=True))
+        collapse, ended, fit = problem.collapse(fit), fit, problem.restore(fit)
         self._set(problem, fit)
         warn_of_columns(problem, ended, self.mixture_)
         if collapse is not None:
@@ -441,29 +439,6 @@ class MixtureEstimator(DensityMixin, BaseEstimator):
                 problem.frame.factor,
                 collapse,
             )
-
-    def _prepare(self, read: Reader, rows: bool) -> tuple[Problem, Plan, bool]:
-        """The problem and the plan, and whether Ctrl-C came meanwhile, so that a guess must do.
-
-        Even a guess needs the rows, their mean and their covariance, so after Ctrl-C these are
-        computed again, but no further moments. For rows elsewhere everything takes a pass, and
-        Ctrl-C ends the fit.
-        """
-        interrupted = False
-        try:
-            data = read()
-        except KeyboardInterrupt:
-            data, interrupted = read(), True
-        place = data.place if rows else "moments"
-        plan = self._plan(Sizes(data.n, data.rows, data.order, place))
-        try:
-            problem = self._problem(data, plan)
-        except KeyboardInterrupt:
-            if place == "elsewhere":
-                raise
-            plan, interrupted = plan.without_pass(), True
-            problem = self._problem(data, plan)
-        return problem, plan, interrupted
 
     def _data(
         self, X: Table, sample_weight: Table, noise_covariance: Table = None, reset: bool = True

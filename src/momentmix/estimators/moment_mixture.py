@@ -207,8 +207,6 @@ class MomentEstimator(InferenceEstimator):
         """The rows, or the moments of rows that can be read only once."""
         if rows.again:
             return BlockData(rows)
-        if rows.n_passes:  # Ctrl-C came meanwhile, and the rows are gone
-            raise KeyboardInterrupt
         tensors = tensors_with_gaps(rows, self._order(Sizes(rows.n)))
         check_gaps(tensors)
         return TensorData(tensors)

@@ -23,7 +23,7 @@ import numpy as np
 from scipy.special import expit
 from scipy.stats import beta, chi2, kstwobign
 
-from momentmix.fit import Fit, Interrupted, Parameters, outlier_share
+from momentmix.fit import Fit, Parameters, outlier_share
 from momentmix.fitting.em import LikelihoodHere, responsibilities, sample_of
 from momentmix.fitting.plan import Plan
 from momentmix.fitting.problem import FrameLike, Problem, with_background
@@ -236,17 +236,13 @@ def keep_background_if_it_pays(problem: Problem, plan: Plan, fit: Fit) -> Fit:
         return fit
     if (prior := likelihood.target.prior) is not None:  # the fit may have learned its strength
         likelihood = likelihood.with_prior(replace(prior, strength=fit.prior_strength))
-    try:
-        likelihood, fit = thin_background(likelihood, plan, fit)
-        box = likelihood.target.box
-        fit = replace(fit, widths=None if box is None else box.widths)
-        weights, means, covariances = fit.parameters
-        closed = Parameters(weights / weights.sum(), means, covariances)
-        without = in_box(likelihood, None)
-        rival = without.fit(closed, tol=plan.tol, max_iter=plan.max_iter)
-    except KeyboardInterrupt:
-        widths = problem.widths if fit.widths is None else fit.widths
-        raise Interrupted(replace(fit, widths=widths, interrupted=True)) from None
+    likelihood, fit = thin_background(likelihood, plan, fit)
+    box = likelihood.target.box
+    fit = replace(fit, widths=None if box is None else box.widths)
+    weights, means, covariances = fit.parameters
+    closed = Parameters(weights / weights.sum(), means, covariances)
+    without = in_box(likelihood, None)
+    rival = without.fit(closed, tol=plan.tol, max_iter=plan.max_iter)
     if is_needed(likelihood, fit.parameters, rival.parameters):
         return fit
     return replace(rival.after(fit), widths=None)

@@ -14,9 +14,10 @@ from typing import Generic, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 
 from momentmix.covariance import Anchor, Bound, Kind, LogNormalPrior, Pull
-from momentmix.fit import DIGITS, Fit, Interrupted, Parameters, outlier_share
+from momentmix.fit import DIGITS, Fit, Parameters, outlier_share
 from momentmix.rows.memory import Box, MemoryRows, Rows, Sums
 from momentmix.solvers import Anderson
+from momentmix.support.stopping import stopped
 
 #: If a moment estimate has a variance below FLAT, its variances are raised to WIDE before EM starts
 #: there, both in units of the variance of the data. These are round numbers that were not tuned;
@@ -238,36 +239,37 @@ class Likelihood(Generic[Somewhere]):
 
         A long run is extrapolated (Anderson's mixing). A step that loses is undone: an
         extrapolation at once, and covariances that overshot by halving the step. The point where
-        the last of ``max_iter`` steps leads is evaluated too. Ctrl-C raises ``Interrupted``.
+        the last of ``max_iter`` steps leads is evaluated too. After Ctrl-C the best so far is the
+        result.
         """
         target = self.target
         start = target.restricted(target.with_room_for_background(parameters))
         run, i = _Run(start, target.strength), 0
-        try:
-            for i in range(1, max_iter + 2):
-                if run.parameters is not run.after:  # where no step has led
-                    run.parameters = self.target.restricted(run.parameters)
+        for i in range(1, max_iter + 2):
+            if run.parameters is not run.after:  # where no step has led
+                run.parameters = self.target.restricted(run.parameters)
+            try:
                 step = self.step(run.parameters)
-                gain = float(step.log_posterior[0]) - run.log_posterior
-                if _is_less(float(step.log_posterior[0]), run.log_posterior) and run.retreat():
-                    continue
-                run.accept(step)
-                if abs(gain) < tol and (self.rows.complete or run.is_level(gain, tol)):
-                    return run.result(min(i, max_iter), converged=True)
-                if i > max_iter:
-                    break
-                alive = step.after
-                if run.revivals < len(alive.weights):
-                    alive = revive(self, step.after)
-                if alive is not step.after:
-                    run.restart(alive)
-                else:
-                    run.advance(target, i)
-                if callback is not None:
-                    callback(i, run.log_likelihood)
-        except KeyboardInterrupt:
-            raise Interrupted(run.result(min(i, max_iter), interrupted=True)) from None
-        return run.result(max_iter)
+            except KeyboardInterrupt:  # in a pass over rows elsewhere
+                break
+            gain = float(step.log_posterior[0]) - run.log_posterior
+            if _is_less(float(step.log_posterior[0]), run.log_posterior) and run.retreat():
+                continue
+            run.accept(step)
+            if abs(gain) < tol and (self.rows.complete or run.is_level(gain, tol)):
+                return run.result(min(i, max_iter), converged=True)
+            if i > max_iter or stopped():
+                break
+            alive = step.after
+            if run.revivals < len(alive.weights):
+                alive = revive(self, step.after)
+            if alive is not step.after:
+                run.restart(alive)
+            else:
+                run.advance(target, i)
+            if callback is not None:
+                callback(i, run.log_likelihood)
+        return run.result(min(i, max_iter))
 
     def fit_and_learn(
         self,
@@ -291,13 +293,20 @@ class Likelihood(Generic[Somewhere]):
     def try_steps(self, starts: Sequence[Parameters], steps: int) -> list[Fit]:
         """A few EM steps from each start, all at once."""
         if self.target.kind.together or len(starts) == 1:
-            return [self.fit(start, tol=0.0, max_iter=steps - 1) for start in starts]
+            found = []
+            for start in starts:
+                found.append(self.fit(start, tol=0.0, max_iter=steps - 1))
+                if stopped():
+                    break
+            return found
         S = len(starts)
         at = Parameters(*(np.concatenate(parts) for parts in zip(*starts, strict=True)))
         at = self.target.with_room_for_background(at, S)
         for _ in range(steps):
             step = self.step(at, S)
             before, at = at, step.after
+            if stopped():
+                break
         ends = zip(*(np.split(part, S) for part in before), strict=True)
         values = zip(step.log_likelihood, step.log_posterior, strict=True)
         return [
@@ -455,7 +464,7 @@ class _Run:
         self._best = self._best[0], self._best[1], -np.inf  # the move may lower it
         self._anderson, self.parameters = None, alive
 
-    def result(self, n_iter: int, converged: bool = False, interrupted: bool = False) -> Fit:
+    def result(self, n_iter: int, converged: bool = False) -> Fit:
         parameters, value, log_posterior = self._best
         return Fit(
             parameters,
@@ -463,7 +472,6 @@ class _Run:
             log_posterior=log_posterior,
             n_iter=n_iter,
             converged=converged,
-            interrupted=interrupted,
             prior_strength=self.strength,
         )
 

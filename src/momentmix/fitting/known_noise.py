@@ -20,7 +20,6 @@ from momentmix.fit import Fit, Parameters
 from momentmix.fitting.em import Likelihood, Target
 from momentmix.fitting.plan import Plan
 from momentmix.fitting.problem import Problem
-from momentmix.matching.model import normal_points
 from momentmix.matching.orders import MOST_MOMENTS, gaussian_weights
 from momentmix.rows.data import AtomData, Data, RowData, TensorData, mean_and_covariance
 from momentmix.rows.elsewhere import BlockData, ElsewhereRows
@@ -132,10 +131,6 @@ class PointMoments:
     def single(self) -> Fit:
         only = self.frame.components(np.ones(1), np.zeros((1, self.plan.n)))
         return Fit(only, 0.0, n_iter=1, n_passes=1, converged=True, history=(0.0,))
-
-    def guess(self, rng: np.random.Generator) -> Parameters:
-        m = self.plan.m
-        return self.frame.components(np.full(m, 1 / m), normal_points(self.scaled, rng)[:m])
 
     def estimate(self, rng: np.random.Generator, start: Parameters | None, verbose: int = 0) -> Fit:
         plan, own = self.plan, self.frame.frame

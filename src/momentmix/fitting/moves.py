@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from momentmix.covariance import Kind, LogNormalPrior
-from momentmix.fit import DIGITS, Fit, Interrupted, Parameters
+from momentmix.fit import DIGITS, Fit, Parameters
 from momentmix.fitting.em import (
     LikelihoodHere,
     from_responsibilities,
@@ -27,6 +27,7 @@ from momentmix.fitting.em import (
 )
 from momentmix.fitting.starts import whitener_of
 from momentmix.rows.memory import blunt, blunted, softmax
+from momentmix.support.stopping import stopped
 
 #: The EM steps after which a split, and an exchange, is judged. These are round numbers that were
 #: not tuned: with fewer steps a search is faster and judges less well.
@@ -90,36 +91,33 @@ def split_and_merge(
 ) -> Fit:
     """Exchange merges for splits as long as one of the ``tries`` most promising exchanges gains.
 
-    On small data all of them take their first steps at once, and the best goes on. After Ctrl-C,
-    ``Interrupted`` has the best so far.
+    On small data all of them take their first steps at once, and the best goes on. After Ctrl-C
+    the best so far is the result.
     """
     if len(fit.parameters.weights) < 2:
         return fit
     n_iter = fit.n_iter
     together = tries if likelihood.rows.X.size <= SMALL_DATA else 1
     improved, surplus = True, 0.0
-    try:
-        while improved:
-            improved = False
-            candidates = _candidates(likelihood, fit.parameters, rng)[:tries]
-            for i in range(0, len(candidates), together):
-                batch = candidates[i : i + together]
-                promise = batch[0].gain
-                if together == 1 and i >= anyway and promise + surplus <= 0:
-                    break
-                starts = [one.parameters for one in batch]
-                trial = likelihood.best_after(starts, EXCHANGE_STEPS)
+    while improved and not stopped():
+        improved = False
+        candidates = _candidates(likelihood, fit.parameters, rng)[:tries]
+        for i in range(0, len(candidates), together):
+            batch = candidates[i : i + together]
+            promise = batch[0].gain
+            if stopped() or (together == 1 and i >= anyway and promise + surplus <= 0):
+                break
+            starts = [one.parameters for one in batch]
+            trial = likelihood.best_after(starts, EXCHANGE_STEPS)
+            n_iter += trial.n_iter
+            if trial.log_posterior >= fit.log_posterior - PROMISING:
+                trial = likelihood.fit(trial.parameters, tol=tol, max_iter=max_iter)
                 n_iter += trial.n_iter
-                if trial.log_posterior >= fit.log_posterior - PROMISING:
-                    trial = likelihood.fit(trial.parameters, tol=tol, max_iter=max_iter)
-                    n_iter += trial.n_iter
-                gain = trial.log_posterior - fit.log_posterior
-                surplus = max(surplus, gain - promise)
-                if gain > 10 * tol:
-                    fit, improved = trial, True
-                    break
-    except KeyboardInterrupt:
-        raise Interrupted(replace(fit, n_iter=n_iter, interrupted=True)) from None
+            gain = trial.log_posterior - fit.log_posterior
+            surplus = max(surplus, gain - promise)
+            if gain > 10 * tol:
+                fit, improved = trial, True
+                break
     return replace(fit, n_iter=n_iter)
 
 

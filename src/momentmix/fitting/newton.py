@@ -20,11 +20,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from momentmix.fit import Fit, Interrupted, Parameters, outlier_share
+from momentmix.fit import Fit, Parameters, outlier_share
 from momentmix.fitting.em import Likelihood, LikelihoodHere, Target, part_of
 from momentmix.fitting.information import Directions, information, penalty_slope
 from momentmix.rows.memory import MemoryRows, Rows, Sums, draw_points
 from momentmix.support.array import to_numpy
+from momentmix.support.stopping import stopped
 
 #: The longest step in any direction, in units of the components' own widths, because the
 #: likelihood is nearly quadratic only that far. This is a round number that was not tuned; smaller
@@ -204,7 +205,7 @@ def climb_by_scoring(
     The expected gain must also be small beside the sampling error (``SMALL_ERROR``). A step that
     does not gain is halved. EM takes over after ``HALVINGS`` of them, as happens if the information
     is singular, and if there are more than ``MOST_PARAMETERS`` parameters; the second result says
-    so. Ctrl-C raises ``Interrupted``.
+    so. After Ctrl-C the best so far is the result.
     """
     target = likelihood.target
     at, passes, gain = target.with_room_for_background(start), 0, np.inf
@@ -214,7 +215,7 @@ def climb_by_scoring(
     if directions.size > MOST_PARAMETERS:
         return likelihood.fit(at, tol=tol, max_iter=max_iter, callback=callback), True
     try:
-        while passes < max_iter:
+        while passes < max_iter and not (passes and stopped()):
             sums = likelihood.rows.sums(at, 1, target.box)
             passes += 1
             value = float(sums.log_likelihoods[0])
@@ -248,6 +249,6 @@ def climb_by_scoring(
                 if gain < enough:
                     return _with_curvature(likelihood, replace(best, converged=True), rng), False
             at = take_step(target, directions, step)
-    except KeyboardInterrupt:
-        raise Interrupted(replace(best, interrupted=True)) from None
-    return _with_curvature(likelihood, best, rng), False
+    except KeyboardInterrupt:  # in a pass over rows elsewhere
+        return best, False
+    return best if stopped() else _with_curvature(likelihood, best, rng), False

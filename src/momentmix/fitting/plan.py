@@ -7,7 +7,7 @@ done. Each estimator makes its own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -184,12 +184,6 @@ class Plan:
     def at_the_origin(self) -> bool:
         """Whether coordinates are about the origin of X, to which the paper's ω refers."""
         return self.matching is not None and self.matching.omega is not None
-
-    def without_pass(self) -> Plan:
-        """The same without a pass that makes moments."""
-        if self.matching is None:
-            return self
-        return replace(self, matching=replace(self.matching, tensors=False))
 
 
 def plan_outliers(asked: str | float | None, place: Place) -> OutlierPlan | None:

@@ -41,9 +41,6 @@ class Moments(Protocol):
     def single(self) -> Fit:
         """One component, which has the mean and the covariance of the data."""
 
-    def guess(self, rng: np.random.Generator) -> Parameters:
-        """Random components, for a fit that is interrupted before its first start."""
-
     def estimate(self, rng: np.random.Generator, start: Parameters | None, verbose: int) -> Fit:
         """The moment estimate, from a start if there is one."""
 

@@ -8,7 +8,6 @@ over the rows, wherever they are.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
 from typing import Literal
@@ -16,7 +15,7 @@ from typing import Literal
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from momentmix.fit import Agreement, Fit, Interrupted, Parameters
+from momentmix.fit import Agreement, Fit, Parameters
 from momentmix.fitting.em import Likelihood, LikelihoodHere
 from momentmix.fitting.moves import SMALL_DATA, TRIED_ANYWAY, relocations, split_and_merge
 from momentmix.fitting.newton import climb_by_scoring
@@ -24,6 +23,7 @@ from momentmix.fitting.plan import InitParams
 from momentmix.fitting.starts import plain_starts
 from momentmix.rows.memory import Rows
 from momentmix.support.parallel import single_threaded_blas
+from momentmix.support.stopping import stopped
 
 #: Starts are made in BATCHES batches of BATCH, one for each kind of k-means. A batch takes its
 #: first steps together, and its best CARRIED starts are followed to their end. The number of starts
@@ -93,8 +93,10 @@ class LikelihoodSearch:
         """Follow candidates until there are no more or, with ``repair``, until enough agree."""
         for candidate in candidates:
             self._follow(candidate, repair)
-            if repair and (self._enough_agree or self._is_long_enough):
+            if stopped() or (repair and (self._enough_agree or self._is_long_enough)):
                 break
+        if stopped():
+            return
         if repair and self.best is not None and not self._enough_agree:
             self._try_anyway(self.best)
 
@@ -108,25 +110,17 @@ class LikelihoodSearch:
     ) -> Fit:
         """The best that the candidates lead to, carried to the maximum for all rows.
 
-        At most so many are followed, and if fewer were and do not agree, ``more``. After Ctrl-C,
-        ``Interrupted`` has the best so far, if there is one.
+        At most so many are followed, and if fewer were and do not agree, ``more``. After Ctrl-C
+        the best so far is only evaluated for all rows.
         """
         with single_threaded_blas():
-            try:
-                self.run(islice(candidates, most), repair)
-                if most is not None and len(self._ends) < most and not self._enough_agree:
-                    self.thorough = True
-                    self.run(islice(more, most - len(self._ends)), repair)
-            except KeyboardInterrupt:
-                if self.best is None:
-                    raise KeyboardInterrupt from None
-                # Until now its value was that of a sample.
-                best = self._ended(likelihood.evaluate(self.best), interrupted=True)
-                raise Interrupted(best) from None
-            try:
-                top = self._top(likelihood, self.found.parameters)
-            except Interrupted as stop:
-                raise Interrupted(self._ended(stop.best, interrupted=True)) from None
+            self.run(islice(candidates, most), repair)
+            if most is not None and len(self._ends) < most and not self._enough_agree:
+                self.thorough = True
+                self.run(islice(more, most - len(self._ends)), repair)
+            if stopped():
+                return self._ended(likelihood.evaluate(self.found))
+            top = self._top(likelihood, self.found.parameters)
         self.n_iter += top.n_iter
         return self._ended(top)
 
@@ -146,7 +140,7 @@ class LikelihoodSearch:
         assert self.best is not None
         return self.best
 
-    def _ended(self, fit: Fit, interrupted: bool = False) -> Fit:
+    def _ended(self, fit: Fit) -> Fit:
         """A fit with what the search knows of its way."""
         start = Fit(fit.parameters) if self.origin is None else self.origin
         return replace(
@@ -154,7 +148,6 @@ class LikelihoodSearch:
             objective=start.objective,
             history=start.history,
             n_passes=self.n_iter,
-            interrupted=interrupted,
             log_likelihoods=tuple(self.values),
             agreement=self.agreement if self._ends else None,
         )
@@ -171,18 +164,17 @@ class LikelihoodSearch:
                 self._end(self.best, groups)
                 return
             max_iter = min(max_iter, self._steps_left)
-        with self._keeping_best(candidate):
-            result = likelihood.fit(candidate.parameters, tol=tol, max_iter=max_iter)
-            self.n_iter += result.n_iter
-            known = any(abs(result.log_posterior - seen) < SAME for seen in self._log_posteriors)
+        result = likelihood.fit(candidate.parameters, tol=tol, max_iter=max_iter)
+        self.n_iter += result.n_iter
+        known = any(abs(result.log_posterior - seen) < SAME for seen in self._log_posteriors)
+        self._log_posteriors.append(result.log_posterior)
+        if repair and not known:  # the same optimum is repaired once
+            before = result.n_iter
+            result = split_and_merge(likelihood, result, self.rng, tol=tol, max_iter=max_iter)
+            self.n_iter += result.n_iter - before
             self._log_posteriors.append(result.log_posterior)
-            if repair and not known:  # the same optimum is repaired once
-                before = result.n_iter
-                result = split_and_merge(likelihood, result, self.rng, tol=tol, max_iter=max_iter)
-                self.n_iter += result.n_iter - before
-                self._log_posteriors.append(result.log_posterior)
-            if self.best is None:
-                result = self._learned(result)
+        if self.best is None and not stopped():
+            result = self._learned(result)
         groups = self._groups(result.parameters)
         self._consider(result, candidate, groups)
         self._end(result, groups)
@@ -210,15 +202,6 @@ class LikelihoodSearch:
         )
         self.n_iter += repaired.n_iter - best.n_iter
         self._consider(repaired, Fit(repaired.parameters), self._groups(repaired.parameters))
-
-    @contextmanager
-    def _keeping_best(self, candidate: Fit) -> Iterator[None]:
-        """After Ctrl-C, consider what the candidate has led to so far."""
-        try:
-            yield
-        except Interrupted as stop:
-            self._consider(stop.best, candidate, self._groups(stop.best.parameters))
-            raise KeyboardInterrupt from None
 
     def _groups(self, parameters: Parameters) -> np.ndarray:
         """The component that each row most probably belongs to; (p,)."""

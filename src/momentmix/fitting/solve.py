@@ -11,8 +11,7 @@
 If some rows may be outliers, the density of their background is found first. Whether there are any
 outliers is decided last. Cross-validation, if asked for, chooses the strength of the prior.
 
-Ctrl-C ends each with the best so far: what is interrupted raises ``Interrupted`` with the best that
-it has, and ``solve`` returns that.
+After Ctrl-C each ends at its next step with the best so far (``support/stopping.py``).
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from itertools import chain, islice
 
 import numpy as np
 
-from momentmix.fit import Fit, Interrupted, Parameters, by_weight, order_by_weight
+from momentmix.fit import Fit, Parameters, by_weight, order_by_weight
 from momentmix.fitting.background import find_background, keep_background_if_it_pays
 from momentmix.fitting.em import Likelihood, LikelihoodHere, sample_of
 from momentmix.fitting.held_out import cross_validate
@@ -37,6 +36,7 @@ from momentmix.matching.model import around_points
 from momentmix.rows.memory import Rows
 from momentmix.support.messages import Progress, warn_user
 from momentmix.support.parallel import parallel_map, single_threaded_blas, worker_count
+from momentmix.support.stopping import stoppable, stopped
 
 #: A solution that was found on a sample takes this many EM steps on all rows before it is compared.
 #: This is a round number that was not tuned; more steps take time and judge better.
@@ -46,21 +46,11 @@ TRIAL_STEPS = 10
 SIDE_BY_SIDE = 2e5, 4e6
 
 
-def solve(problem: Problem, plan: Plan, rng: np.random.Generator, interrupted: bool = False) -> Fit:
-    """The fit, in the coordinates of the problem; only a guess if it is ``interrupted`` already."""
-    start: Parameters | None = None
-    fit: Fit | None = None
-    try:
-        start = starting_point(problem, plan, rng, interrupted)
-        if not interrupted:
-            fit = _solve(problem, plan, start, rng)
-    except Interrupted as stop:
-        fit = stop.best
-    except KeyboardInterrupt:
-        pass
-    if fit is None:  # interrupted before anything was found
-        guess = _guess(problem, plan, rng) if start is None else start
-        fit = _evaluate_in_memory(Fit(guess, interrupted=True), problem)
+def solve(problem: Problem, plan: Plan, rng: np.random.Generator) -> Fit:
+    """The fit, in the coordinates of the problem."""
+    with stoppable():
+        start = starting_point(problem, plan, rng)
+        fit = replace(_solve(problem, plan, start, rng), interrupted=stopped())
     if not plan.by_weight:
         return fit
     curvature = fit.curvature
@@ -71,25 +61,11 @@ def solve(problem: Problem, plan: Plan, rng: np.random.Generator, interrupted: b
     return replace(fit, parameters=by_weight(plan.kind, fit.parameters), curvature=curvature)
 
 
-def _guess(problem: Problem, plan: Plan, rng: np.random.Generator) -> Parameters:
-    """Random components, for a fit that is interrupted before its first start."""
-    likelihood, m, n = problem.likelihood, plan.m, plan.n
-    if plan.matching is not None or likelihood is None:
-        return problem.moments(plan).guess(rng)
-    return likelihood.target.at_points(np.full(m, 1 / m), rng.normal(size=(m, n)), np.ones(n))
-
-
 def _solve(problem: Problem, plan: Plan, start: Parameters | None, rng: np.random.Generator) -> Fit:
     if plan.outliers is None or problem.all_here is None:
         return _search(problem, plan, start, rng)
-    try:
-        problem, first = find_background(problem, plan, start, rng)
-    except Interrupted:  # with a mixture for rows that have no background yet
-        raise KeyboardInterrupt from None
-    try:
-        found = _search(problem, plan, start, rng, first)
-    except Interrupted as stop:
-        raise Interrupted(replace(stop.best, widths=problem.widths)) from None
+    problem, first = find_background(problem, plan, start, rng)
+    found = _search(problem, plan, start, rng, first)
     return keep_background_if_it_pays(problem, plan, found)
 
 
@@ -112,16 +88,15 @@ def _search(
         init = "auto" if plan.search == "moments" else plan.init_params
         start = next(plain_starts(here, plan.m, rng, init))
     fit = _climb(problem, likelihood, plan, start, rng, first)
-    if not plan.cross_validated or here is None or here.target.prior is None:
+    if not plan.cross_validated or here is None or here.target.prior is None or stopped():
         return fit
-    try:
-        prior = cross_validate(here, here.target.prior, fit.parameters, rng)
-        if prior.strength == fit.prior_strength:
-            return fit
-        other = replace(likelihood, target=replace(likelihood.target, prior=prior))
-        again = _climb(problem, other, plan, start, rng)
-    except KeyboardInterrupt:  # the first fit is complete
-        raise Interrupted(replace(fit, interrupted=True)) from None
+    prior = cross_validate(here, here.target.prior, fit.parameters, rng)
+    if stopped() or prior.strength == fit.prior_strength:
+        return fit
+    other = replace(likelihood, target=replace(likelihood.target, prior=prior))
+    again = _climb(problem, other, plan, start, rng)
+    if stopped():  # the first fit is complete
+        return fit
     return replace(again, n_passes=fit.n_passes + again.n_passes)
 
 
@@ -161,19 +136,12 @@ def _climb(
 
 def _run_em(likelihood: Likelihood[Rows], fit: Fit, plan: Plan, rng: np.random.Generator) -> Fit:
     """EM from the parameters of a fit."""
-
-    def after(result: Fit) -> Fit:
-        values = fit.log_likelihoods or (result.log_likelihood,)
-        return replace(result.after(fit), log_likelihoods=values)
-
     with Progress(plan.verbose, plan.max_iter, "EM steps") as progress:
-        try:
-            result = likelihood.learn(fit.parameters).fit_and_learn(
-                fit.parameters, tol=plan.tol, max_iter=plan.max_iter, callback=progress.step
-            )
-        except Interrupted as stop:
-            raise Interrupted(after(stop.best)) from None
-    return after(result)
+        result = likelihood.learn(fit.parameters).fit_and_learn(
+            fit.parameters, tol=plan.tol, max_iter=plan.max_iter, callback=progress.step
+        )
+    values = fit.log_likelihoods or (result.log_likelihood,)
+    return replace(result.after(fit), log_likelihoods=values)
 
 
 def _run_scoring(
@@ -181,18 +149,15 @@ def _run_scoring(
 ) -> Fit:
     """Scoring steps from the parameters of a fit."""
     with Progress(plan.verbose, plan.max_iter, "scoring steps") as progress:
-        try:
-            result, by_em = climb_by_scoring(
-                likelihood,
-                fit.parameters,
-                rng,
-                tol=plan.tol,
-                max_iter=plan.max_iter,
-                callback=progress.step,
-            )
-        except Interrupted as stop:
-            raise Interrupted(stop.best.after(fit)) from None
-    if by_em:
+        result, by_em = climb_by_scoring(
+            likelihood,
+            fit.parameters,
+            rng,
+            tol=plan.tol,
+            max_iter=plan.max_iter,
+            callback=progress.step,
+        )
+    if by_em and not stopped():
         warn_user(
             "scoring steps made no progress, because components overlap too much for these rows or "
             f"there are too many parameters; EM took over, and the fit took {result.n_iter} passes",
@@ -232,33 +197,23 @@ def _from_moment_fits(
     """EM from as many moment fits as were asked for."""
     moments = problem.moments(plan)
     assert isinstance(moments, MixtureMoments)  # known noise is not searched so
-    sample, count, found = _sample_of(likelihood, rng), plan.n_init or 1, []
+    sample, count = _sample_of(likelihood, rng), plan.n_init or 1
     starts = moments.starts(sample.rows.X, sample.rows.weights, count, rng)
     with Progress(plan.verbose, 2 * count + 10) as progress:
 
         def match(start: Parameters) -> Fit:
             fit = moments.match(start)
-            found.append(fit)
             progress.start("moments", fit.objective)
-            if fit.interrupted:
-                raise KeyboardInterrupt
             return fit
 
-        try:
-            with single_threaded_blas():
-                least, most = SIDE_BY_SIDE
-                workers = worker_count(np) if least < sample.rows.X.size < most else 1
-                candidates = parallel_map(match, starts, workers)
-        except KeyboardInterrupt:
-            if not found:
-                raise
-            best = min(found, key=lambda fit: fit.objective)
-            best = Fit(best.parameters, best.objective, interrupted=True)
-            raise Interrupted(_evaluate_in_memory(best, problem)) from None
+        with single_threaded_blas():
+            least, most = SIDE_BY_SIDE
+            workers = worker_count(np) if least < sample.rows.X.size < most else 1
+            candidates = parallel_map(match, starts, workers)
         search = LikelihoodSearch(
             sample, rng, plan.tol, plan.max_iter, progress.start, method=plan.method
         )
-        passes = moments.matching.passes(sum(fit.n_passes for fit in found))
+        passes = moments.matching.passes(sum(fit.n_passes for fit in candidates))
         fit = search.finish(likelihood, candidates, repair=False)
     return replace(fit, n_passes=fit.n_passes + passes)
 
@@ -268,8 +223,6 @@ def _from_estimate(
 ) -> Fit:
     """EM from the moment estimate and, for rows in memory, from plain starts if asked for."""
     fit = problem.moments(plan).estimate(rng, None, plan.verbose)
-    if fit.interrupted:
-        raise Interrupted(_evaluate_in_memory(fit, problem))
     fit = replace(fit, parameters=likelihood.target.widen(fit.parameters))
     if plan.method == "newton":
         return _run_scoring(likelihood, fit, plan, rng)
@@ -289,18 +242,15 @@ def _best_of_both(
     """
     tol, max_iter = plan.tol, plan.max_iter
     sample = sample_of(likelihood, rng)
-    try:
-        with Progress(plan.verbose, 8, "EM starts") as progress, single_threaded_blas():
-            search = LikelihoodSearch(sample, rng, tol, max_iter, progress.start)
-            search.run([Fit(fit.parameters)], repair=True)
-            search.run(search.promising_starts(plan.m), repair=True)
-        rival = likelihood.fit(search.found.parameters, tol=tol, max_iter=TRIAL_STEPS)
-        n_iter = rival.n_iter
-        if rival.log_likelihood > fit.log_likelihood - tol and not rival.converged:
-            rival = likelihood.fit(rival.parameters, tol=tol, max_iter=max_iter)
-            n_iter += rival.n_iter
-    except KeyboardInterrupt:
-        raise Interrupted(replace(fit, interrupted=True)) from None
+    with Progress(plan.verbose, 8, "EM starts") as progress, single_threaded_blas():
+        search = LikelihoodSearch(sample, rng, tol, max_iter, progress.start)
+        search.run([Fit(fit.parameters)], repair=True)
+        search.run(search.promising_starts(plan.m), repair=True)
+    rival = likelihood.fit(search.found.parameters, tol=tol, max_iter=TRIAL_STEPS)
+    n_iter = rival.n_iter
+    if rival.log_likelihood > fit.log_likelihood - tol and not rival.converged:
+        rival = likelihood.fit(rival.parameters, tol=tol, max_iter=max_iter)
+        n_iter += rival.n_iter
     passes = fit.n_passes + search.n_iter
     values = (fit.log_likelihood, *search.values)
     if rival.log_likelihood > fit.log_likelihood + tol:
@@ -310,23 +260,16 @@ def _best_of_both(
     return replace(fit, log_likelihoods=values)
 
 
-def _evaluate_in_memory(fit: Fit, problem: Problem) -> Fit:
-    """An interrupted fit with its log-likelihood, if that takes no pass over rows elsewhere."""
-    return fit if problem.all_here is None else problem.all_here.evaluate(fit)
-
-
 # The start that a user gives, whole or in part
 
 
-def starting_point(
-    problem: Problem, plan: Plan, rng: np.random.Generator, interrupted: bool = False
-) -> Parameters | None:
+def starting_point(problem: Problem, plan: Plan, rng: np.random.Generator) -> Parameters | None:
     """The start that was asked for, with its missing parts filled in; None if none was."""
     if plan.start is None:
         return None
     weights, means, covariances = plan.start
     if weights is None or means is None or covariances is None:
-        guess = problem.frame.back(_first_guess(plan.start, problem, plan, rng, interrupted))
+        guess = problem.frame.back(_first_guess(plan.start, problem, plan, rng))
         weights = guess.weights if weights is None else weights
         means = guess.means if means is None else means
         covariances = guess.covariances if covariances is None else covariances
@@ -334,11 +277,11 @@ def starting_point(
 
 
 def _first_guess(
-    start: Start, problem: Problem, plan: Plan, rng: np.random.Generator, interrupted: bool
+    start: Start, problem: Problem, plan: Plan, rng: np.random.Generator
 ) -> Parameters:
     """A start that provides the parts that are not given."""
     if start.means is None:
-        return _start_of_its_own(problem, plan, rng, interrupted)
+        return _start_of_its_own(problem, plan, rng)
     points, here = problem.frame.apply(start.means), problem.here
     if here is None or not np.all(np.isfinite(points)):
         return around_points(plan.kind, points)
@@ -348,19 +291,13 @@ def _first_guess(
     return nearest
 
 
-def _start_of_its_own(
-    problem: Problem, plan: Plan, rng: np.random.Generator, interrupted: bool
-) -> Parameters:
+def _start_of_its_own(problem: Problem, plan: Plan, rng: np.random.Generator) -> Parameters:
     """The fit's own start: usually k-means, or the moment estimate."""
     if plan.search == "plain" and problem.here is not None:
         return next(plain_starts(problem.here, plan.m, rng, plan.init_params))
     moments = problem.moments(plan)
-    if interrupted:
-        return moments.guess(rng)
     if plan.m == 1:
         return moments.single().parameters
     fit = moments.estimate(rng, None, plan.verbose)
-    if fit.interrupted:
-        raise KeyboardInterrupt
     likelihood = problem.likelihood
     return fit.parameters if likelihood is None else likelihood.target.widen(fit.parameters)

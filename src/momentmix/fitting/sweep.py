@@ -22,7 +22,7 @@ from functools import cache, cached_property
 import numpy as np
 
 from momentmix.covariance import Kind
-from momentmix.fit import Fit, Interrupted, Parameters, by_weight
+from momentmix.fit import Fit, Parameters, by_weight
 from momentmix.fitting.background import (
     background_parameters,
     find_background,
@@ -39,6 +39,7 @@ from momentmix.matching.orders import parameter_count
 from momentmix.rows.data import RowData
 from momentmix.support.messages import Progress
 from momentmix.support.parallel import single_threaded_blas
+from momentmix.support.stopping import stopped
 
 #: The number of cuts or merges of a solution that are tried, and the first EM steps of each. With
 #: three tries, the sweep missed solutions that an ordinary fit of that number found. The steps are
@@ -71,7 +72,7 @@ class Sweep:
         self.likelihood_of, self.rng, self.callback = likelihood_of, rng, callback
         self.rough, self.max_iter = max(tol, ROUGH), max_iter
         self.found: dict[int, Fit] = {}
-        self.interrupted, self.n_iter = False, 0
+        self.n_iter = 0
         self._repaired: dict[int, Fit] = {}
         self._unused: dict[int, set[int]] = {}  # numbers not yet tried from a solution
 
@@ -99,7 +100,7 @@ class Sweep:
 
     def _step(self, source: int, target: int, plain: bool = False) -> bool:
         """Try to reach a better solution of one number from that of its neighbour, once."""
-        if self.interrupted or target not in self._unused[source]:
+        if stopped() or target not in self._unused[source]:
             return False
         self._unused[source].discard(target)
         likelihood, known = self.likelihood_of(target), self.found[source].parameters
@@ -116,14 +117,11 @@ class Sweep:
     def repair(self, m: int) -> None:
         """Exchange merges for splits in the solution of one number."""
         likelihood, before = self.likelihood_of(m), self.found[m]
-        if self.interrupted or self._repaired.get(m) is before:
+        if stopped() or self._repaired.get(m) is before:
             return
-        try:
-            after = split_and_merge(
-                likelihood, before, self.rng, tol=self.rough, max_iter=self.max_iter
-            )
-        except Interrupted as stop:
-            after, self.interrupted = stop.best, True
+        after = split_and_merge(
+            likelihood, before, self.rng, tol=self.rough, max_iter=self.max_iter
+        )
         self.n_iter += after.n_iter - before.n_iter
         thin, most = (self._thin(likelihood, one.parameters) for one in (after, before))
         if thin <= most and after.log_posterior > before.log_posterior + GAIN:
@@ -143,20 +141,14 @@ class Sweep:
             return -self._thin(likelihood, fit.parameters), fit.worth
 
         thick, known = (-m, -np.inf) if before is None else rank(before)
-        try:
-            made = starts()
-            if not made:  # nothing can be cut
-                made = [next(plain_starts(likelihood, m, self.rng))]
-            best = max(likelihood.try_steps(made, FIRST_STEPS), key=rank)
-            self.n_iter += len(made) * FIRST_STEPS
-            if rank(best) > (thick, known - PROMISING):
-                best = likelihood.fit(best.parameters, tol=self.rough, max_iter=self.max_iter)
-                self.n_iter += best.n_iter
-        except KeyboardInterrupt as stop:
-            self.interrupted = True
-            if not isinstance(stop, Interrupted):
-                return False
-            best = stop.best
+        made = starts()
+        if not made:  # nothing can be cut
+            made = [next(plain_starts(likelihood, m, self.rng))]
+        best = max(likelihood.try_steps(made, FIRST_STEPS), key=rank)
+        self.n_iter += len(made) * FIRST_STEPS
+        if rank(best) > (thick, known - PROMISING):
+            best = likelihood.fit(best.parameters, tol=self.rough, max_iter=self.max_iter)
+            self.n_iter += best.n_iter
         if rank(best) < (thick, known + GAIN):
             return False
         self.improve(m, best)
@@ -344,7 +336,7 @@ class _Fits:
         """Search for a number as a fit of it does, and let the sweep go on from the better end."""
         problem, plan, search = self._problem(m), self.plan_of(m), self.search
         fit = solve(problem, plan, self.seed())
-        self.alone[m], search.interrupted = Found(problem, plan, fit), fit.interrupted
+        self.alone[m] = Found(problem, plan, fit)
         self._made.pop(m, None)
         whole = likelihood_in(problem)
         same = self.sample.rows is whole.rows and fit.prior_strength == whole.target.strength
@@ -378,14 +370,13 @@ class _Fits:
         callback: Callable[[Found], None],
     ) -> None:
         """Find the fits; at most ``most``, or until ``patience`` numbers in a row were worse."""
-        search = self.search
         every = patience is None or self.sample.rows.X.size <= SMALL_DATA
         while True:
             self.grow(most, numbers if every else (), patience, callback)
             self.settle()
             self.climb(numbers)
             left = [m for m in self._near() if m in numbers and m not in self.alone]
-            if search.interrupted or not left:
+            if stopped() or not left:
                 return
             for m in left:
                 self._search_alone(m)
@@ -402,24 +393,22 @@ class _Fits:
         Those in ``alone`` are searched for by themselves too, as soon as they are known.
         """
         search = self.search
-        while len(search.found) < most and not search.interrupted:
+        while len(search.found) < most and not (search.found and stopped()):
             m = len(search.found)
             if patience is not None and search.found and m - self._last() >= patience:
                 search.settle(self._near())
                 if m - self._last() >= patience:
                     break
             search.grow()
-            if m + 1 in alone and not search.interrupted:
+            if m + 1 in alone and not stopped():
                 self._search_alone(m + 1)
             if m + 1 in search.found:
                 callback(self[m + 1])
-        if not search.found:
-            raise KeyboardInterrupt
 
     def settle(self) -> None:
         """Go up and down near the best number until the best no longer changes."""
         before = -1
-        while before != (before := self._best()) and not self.search.interrupted:
+        while before != (before := self._best()) and not stopped():
             for m in self._near():
                 self.search.repair(m)
             self.search.settle(self._near())
@@ -433,23 +422,20 @@ class _Fits:
             close = m in near and tol < search.rough
             if start is None or not (close or self.sample.rows is not whole):
                 continue
-            if search.interrupted:
+            if stopped():
                 break
             if self._climbed.get(m) is start or self[m] is self.alone.get(m):
                 continue
             self._climbed[m], most = start, search.max_iter
-            try:
-                self.ends[m] = likelihood_in(self._problem(m)).fit(
-                    start.parameters, tol=tol if close else search.rough, max_iter=most
-                )
-            except Interrupted as stop:
-                self.ends[m], search.interrupted = stop.best, True
+            self.ends[m] = likelihood_in(self._problem(m)).fit(
+                start.parameters, tol=tol if close else search.rough, max_iter=most
+            )
 
     def of(self, numbers: Sequence[int]) -> list[Found]:
         """The fits of some numbers, or of the largest known; the last is marked after Ctrl-C."""
         known = self.search.found
         found = [self[m] for m in numbers if m in known] or [self[max(known)]]
-        if self.search.interrupted:
+        if stopped():
             found[-1] = replace(found[-1], fit=replace(found[-1].fit, interrupted=True))
         return found
 

@@ -26,6 +26,7 @@ from momentmix.fitting.plan import Plan
 from momentmix.fitting.problem import Problem, frame_without_outliers, mixture_problem
 from momentmix.rows.data import AtomData, Data
 from momentmix.support.messages import CollapseWarning, warn_user
+from momentmix.support.stopping import stopped
 
 
 @dataclass(frozen=True)
@@ -116,9 +117,6 @@ class WindowedMoments:
     def single(self) -> Fit:
         return self._of_all_rows(self.moments.single())
 
-    def guess(self, rng: np.random.Generator) -> Parameters:
-        return self._out_of(self.seen.frame.back(self.moments.guess(rng)))
-
     def estimate(self, rng: np.random.Generator, start: Parameters | None, verbose: int = 0) -> Fit:
         if start is not None:
             start = self.window.into(start)
@@ -130,7 +128,7 @@ class WindowedMoments:
         """The fit of all rows that follows from a fit through the window."""
         parameters = self.seen.frame.back(fit.parameters)
         wide = self.window.too_wide(parameters)
-        if np.any(wide) and not fit.interrupted:
+        if np.any(wide) and not stopped():
             warn_user(
                 f"{np.count_nonzero(wide)} of {len(wide)} covariances are wider than rows near the "
                 "middle can show, and were bounded; ask for fewer components, or use "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from functools import partial
 from typing import NamedTuple, TypeAlias
 
@@ -30,6 +29,7 @@ from momentmix.rows.data import AtomData, TensorData, data_of
 from momentmix.rows.frame import Frame
 from momentmix.support.array import ArrayLike
 from momentmix.support.checks import generator, whole_number
+from momentmix.support.stopping import stoppable, stopped
 from momentmix.tensors.packed import multiplicities, order_slice, total_size
 
 #: Anything that has moments: a Mixture, Samples or MomentTensors.
@@ -215,8 +215,8 @@ def compare(
     # The observed statistic is computed by the same sums as those of the permutations.
     statistics = _statistics(Z, chosen[None, :], order)[0]
     above, done = np.zeros(order + 1), 0
-    with suppress(KeyboardInterrupt):
-        while done < permutations:
+    with stoppable():
+        while done < permutations and not stopped():
             count = min(_TOGETHER, permutations - done)
             labels = rng.permuted(np.tile(chosen, (count, 1)), axis=1)
             drawn = _statistics(Z, labels, order)

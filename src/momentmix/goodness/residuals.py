@@ -52,6 +52,7 @@ from momentmix.support.array import ArrayLike, to_numpy
 from momentmix.support.checks import generator, one_of, whole_number
 from momentmix.support.messages import Progress
 from momentmix.support.parallel import parallel_map, thread_limit, worker_count
+from momentmix.support.stopping import stoppable
 from momentmix.tensors.packed import order_slice, total_size
 
 if TYPE_CHECKING:
@@ -329,6 +330,7 @@ class Refits:
 
         seeds = np.random.SeedSequence(rng.integers(2**63)).spawn(n_boot)
         with (
+            stoppable(),
             suppress(KeyboardInterrupt),
             Progress(self.verbose, n_boot, "fits") as progress,
             warnings.catch_warnings(),

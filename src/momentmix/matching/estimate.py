@@ -14,7 +14,6 @@ from momentmix.matching.model import (
     Matched,
     Model,
     MomentMatching,
-    around_points,
     moment_starts,
     normal_points,
 )
@@ -23,6 +22,7 @@ from momentmix.rows.data import MomentData, mean_and_spread
 from momentmix.solvers import Callback
 from momentmix.support.messages import Progress
 from momentmix.support.parallel import parallel_map, single_threaded_blas, worker_count
+from momentmix.support.stopping import stopped
 from momentmix.tensors.packed import total_size
 
 #: If a Gauss–Newton step takes more work than this (moments × parameters²), starts are costly: they
@@ -66,10 +66,6 @@ class MixtureMoments:
         parameters = Parameters(np.ones(1), mean[None], spread)
         passes = self.data.passes
         return Fit(parameters, 0.0, n_iter=1, n_passes=passes, converged=True, history=(0.0,))
-
-    def guess(self, rng: np.random.Generator) -> Parameters:
-        """Components at random points, for a fit that is interrupted before its first start."""
-        return around_points(self.model.kind, normal_points(self.data, rng)[: self.model.m])
 
     def match(self, start: Parameters) -> Fit:
         """A fit from one start, good enough to be a start of EM."""
@@ -121,24 +117,21 @@ def match_moments(
     these, and ends the last at its tolerance.
     """
     found: list[Matched] = []
-    try:
-        if matching.model.explicit:
-            with single_threaded_blas():
-                first = matching if rough is None else rough
-                _explore(first, starts, found, callback)
-                fit = _best(found, starts[0])
-                if not fit.interrupted:
-                    fit = _refine(first, matching, fit)
-        else:
-            for start in starts:
-                found.append(matching.solve(start, strict=True, callback=callback))
-                if found[-1].solution.interrupted:
-                    break
+    if matching.model.explicit:
+        with single_threaded_blas():
+            first = matching if rough is None else rough
+            _explore(first, starts, found, callback)
             fit = _best(found, starts[0])
-            if fit.converged and not fit.interrupted:
-                fit = _sharpen(matching, fit)
-    except KeyboardInterrupt:
-        fit = replace(_best(found, starts[0]), interrupted=True)
+            if not stopped():
+                fit = _refine(first, matching, fit)
+    else:
+        for start in starts:
+            found.append(matching.solve(start, strict=True, callback=callback))
+            if stopped():
+                break
+        fit = _best(found, starts[0])
+        if fit.converged and not stopped():
+            fit = _sharpen(matching, fit)
     return replace(fit, n_passes=matching.passes(fit.n_passes))
 
 
@@ -162,7 +155,7 @@ def _explore(
         batch = starts[i : i + step]
         for matched in map(solve, batch) if workers == 1 else parallel_map(solve, batch, workers):
             found.append(matched)
-            if matched.solution.interrupted or matched.solution.value <= matching.zero:
+            if stopped() or matched.solution.value <= matching.zero:
                 return
         values = np.array([matched.solution.value for matched in found])
         agree = int(np.sum(values <= 1.001 * values.min()))
@@ -172,14 +165,11 @@ def _explore(
 
 def _best(found: Sequence[Matched], start: Parameters) -> Fit:
     """The solution of lowest cost; of several that are equal to rounding, the first."""
-    if not found:
-        return Fit(start, np.inf)
     lowest = min(matched.solution.value for matched in found)
     level = lowest + 1e-3 * abs(lowest)
     best = next(matched for matched in found if matched.solution.value <= level)
     passes = sum(matched.solution.n_passes for matched in found)
-    interrupted = any(matched.solution.interrupted for matched in found)
-    return replace(_adopt(Fit(start, n_passes=passes), best), interrupted=interrupted)
+    return _adopt(Fit(start, n_passes=passes), best)
 
 
 def _adopt(fit: Fit, matched: Matched) -> Fit:
@@ -193,7 +183,6 @@ def _adopt(fit: Fit, matched: Matched) -> Fit:
         n_iter=fit.n_iter + solution.n_iter,
         history=tuple(solution.history),
         converged=solution.converged,
-        interrupted=solution.interrupted,
     )
 
 
@@ -217,8 +206,8 @@ def _refine(first: MomentMatching, matching: MomentMatching, fit: Fit) -> Fit:
         # Covariances that were raised above the floor may lead to another, worse minimum.
         if last.solution.value <= 1.01 * fit.objective + first.zero:
             fit = _adopt(fit, last)
-        if last.solution.interrupted:
-            return replace(fit, interrupted=True)
+        if stopped():
+            return fit
     if model.weighting == "optimal" and fit.objective > 1e-20:
         efficient = matching.weight_for(fit.parameters)
         last = efficient.solve(fit.parameters, strict=True, tol=model.tol if model.rough else 0.0)
@@ -226,5 +215,4 @@ def _refine(first: MomentMatching, matching: MomentMatching, fit: Fit) -> Fit:
         size = np.linalg.norm(fit.parameters.means, axis=1).max()
         if np.linalg.norm(last.parameters.means, axis=1).max() < 3 * size + 3:
             fit = _adopt(fit, last)
-        fit = replace(fit, interrupted=last.solution.interrupted)
     return fit

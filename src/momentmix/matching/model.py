@@ -21,6 +21,7 @@ from momentmix.rows.data import MomentData, MomentSource, mean_and_covariance
 from momentmix.rows.memory import random_points, spread_points
 from momentmix.solvers import Callback, Solution, gauss_newton, lbfgs
 from momentmix.support.array import to_numpy
+from momentmix.support.stopping import stopped
 from momentmix.tensors.dense import unpack
 from momentmix.tensors.isserlis import hermite_factor, moment_covariance
 from momentmix.tensors.packed import multiplicities, order_slice, order_starts
@@ -170,7 +171,7 @@ class MomentMatching:
         max_iter = model.max_iter if max_iter is None else max_iter
         solution = self._minimise(free, start, callback, tol, max_iter)
         parameters = self._decode(free, solution)
-        if free.homogeneous and model.mixture and strict and not solution.interrupted:
+        if free.homogeneous and model.mixture and strict and not stopped():
             form = "implicit"
             free = self._parametrisation(form, lowest_free)
             last = self._minimise(free, parameters, callback, tol, max_iter)
@@ -179,7 +180,7 @@ class MomentMatching:
         lowest = model.kind.smallest_variance(covariances)
         if lowest >= model.floor:
             return Matched(parameters, solution)
-        if not strict or solution.interrupted:
+        if not strict or stopped():
             level = min(WIDEST, max(model.floor, 1e-3, -lowest))
             raised = model.kind.raise_to(covariances, level)
             return Matched(parameters._replace(covariances=raised), solution, level)

@@ -31,6 +31,7 @@ from momentmix.support.parallel import (
     thread_limit,
     worker_count,
 )
+from momentmix.support.stopping import stoppable, stopped
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -197,29 +198,31 @@ def blrt_of(
         return _statistic(problem, drawn, plans, problem.frame.forward(fitted), own)
 
     exceedances = made = 0
-    interrupted, decision = False, None
+    decision = None
     bounds = stopping_bounds(level, most)
     observed = _statistic(found.problem, data, plans, found.fit.parameters, rng)
-    try:
-        with Progress(found.plan.verbose, most, "replicates") as progress, single_threaded_blas():
-            while decision is None:
-                seeds = [int(seed) for seed in rng.integers(2**63, size=BATCH)]
-                workers = worker_count(np)
-                for value in parallel_map(replicate, seeds, workers):
-                    made += 1
-                    exceedances += value >= observed
-                    progress.iteration(1, value)
-                    low, high = next(bounds)
-                    # A number that was given is for the p-value, and not for the verdict alone.
-                    done = n_boot is None or made == most
-                    if exceedances >= high or (exceedances <= low and done):
-                        decision = exceedances <= low
-                        break
-    except KeyboardInterrupt:
-        interrupted = True
+    with (
+        Progress(found.plan.verbose, most, "replicates") as progress,
+        single_threaded_blas(),
+        stoppable(),
+    ):
+        while decision is None and not stopped():
+            seeds = [int(seed) for seed in rng.integers(2**63, size=BATCH)]
+            workers = worker_count(np)
+            values = parallel_map(replicate, seeds, workers)
+            for value in () if stopped() else values:
+                made += 1
+                exceedances += value >= observed
+                progress.iteration(1, value)
+                low, high = next(bounds)
+                # A number that was given is for the p-value, and not for the verdict alone.
+                done = n_boot is None or made == most
+                if exceedances >= high or (exceedances <= low and done):
+                    decision = exceedances <= low
+                    break
     p_value = (1 + exceedances) / (1 + made)
     rejected = p_value <= level if decision is None else decision
-    return BLRT(m, observed, p_value, bool(rejected), made, int(exceedances), interrupted)
+    return BLRT(m, observed, p_value, bool(rejected), made, int(exceedances), decision is None)
 
 
 def stopping_bounds(level: float, n_boot: int) -> Iterator[tuple[int, int]]:

@@ -44,6 +44,7 @@ from momentmix.support.array import check_same_place, foreign, to_numpy
 from momentmix.support.checks import generator, one_of, whole_number
 from momentmix.support.messages import CollapseWarning, SharedValueWarning, warn_user
 from momentmix.support.parallel import thread_limit
+from momentmix.support.stopping import stoppable, stopped
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -79,7 +80,6 @@ class Candidates:
                 self.callback(self._choice(found))
 
         best: list[tuple[Found, float | None]] = []
-        interrupted = False
         for name in types:
             runs: list[list[Found]] = []
             for seed in (None, *others):
@@ -94,20 +94,17 @@ class Candidates:
                     seed=seed,
                 )
                 runs.append(run)
-                if interrupted := run[-1].fit.interrupted:
+                if stopped():
                     break
             best += self._over_seeds(runs)
-            if interrupted:
+            if stopped():
                 break
         found = [one for one, _ in best]
-        interrupted = any(one.fit.interrupted for one in found)
         self.choices = [self._choice(one)._replace(stability=alike) for one, alike in best]
-        try:
-            if not interrupted:
-                self._decide(found)
-        except KeyboardInterrupt:
-            self.choices[-1].fit.interrupted_ = interrupted = True
-        if interrupted:
+        if not stopped():
+            self._decide(found)
+        if stopped():
+            self.choices[-1].fit.interrupted_ = True
             warn_user("the comparison was interrupted; its fits hold the best parameters so far")
         chosen = self.choices.index(best_choice(self.choices, self.criterion))
         estimator_with(self.template, found[chosen])  # for its warnings
@@ -124,7 +121,10 @@ class Candidates:
         """Compute the criteria that take more than the fits."""
         if self.criterion == "cv":
             for i, one in enumerate(found):
-                self.choices[i] = self.choices[i]._replace(cv=self._hold_out(one))
+                value = self._hold_out(one)
+                if stopped():
+                    return
+                self.choices[i] = self.choices[i]._replace(cv=value)
         if self.criterion == "blrt":
             self._test(found)
 
@@ -134,7 +134,7 @@ class Candidates:
         for i, one in enumerate(found):
             name, after = one.plan.kind.name, found[i + 1 : i + 2]
             more = any(two.plan.kind is one.plan.kind for two in after)
-            if more and last.get(name, 0.0) <= LEVEL:
+            if more and last.get(name, 0.0) <= LEVEL and not stopped():
                 test = blrt_of(
                     self.template, one, self.data, self.rng, level=LEVEL, n_boot=self.n_boot
                 )
@@ -437,7 +437,7 @@ def _compare(
     weights = np.where(np.isnan(array).all(axis=1), 0.0, weights)
     rows = ComparedRows(array, weights, noise_covariance)
     found = Candidates(template, data, rows, criterion, callback, n_boot)
-    with thread_limit(template.n_jobs):
+    with thread_limit(template.n_jobs), stoppable():
         if sweeps(template, data):
             found.sweep(numbers, types, patience, seeds)
         else:
