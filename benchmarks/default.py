@@ -32,7 +32,7 @@ from momentmix.fitting.em import Likelihood, Target
 from momentmix.fitting.plan import Sizes
 from momentmix.rows.frame import Frame
 from momentmix.rows.memory import MemoryRows
-from momentmix.summary import paired_components
+from momentmix.summary.components import paired_components
 from real import FRESH, TUNED, Table
 
 #: Nats a row, and of the ARI, from which one fit is better than another.

@@ -23,7 +23,7 @@ from momentmix.moments.orders import augmented_weights
 from momentmix.rows.data import AtomData
 from momentmix.rows.memory import MemoryRows
 from momentmix.solvers import gauss_newton, lbfgs
-from momentmix.summary import paired_components
+from momentmix.summary.components import paired_components
 from real import TUNED
 
 NEAR = 0.005  # nats a sample below the ceiling

@@ -18,7 +18,7 @@ from machine import machine
 from momentmix import GaussianMixture, Mixture, MomentMixture, MomentTensors
 from momentmix.covariance import Diagonal
 from momentmix.matching.orders import tensors_pay
-from momentmix.summary import paired_components
+from momentmix.summary.components import paired_components
 from timing import best_in_turn, best_of
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from momentmix import Mixture, Samples, inner
-from momentmix.summary import paired_components
+from momentmix.summary.components import paired_components
 
 
 class Metrics:

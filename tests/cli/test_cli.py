@@ -26,7 +26,7 @@ from typer.testing import CliRunner
 from commands import run
 from momentmix import GaussianMixture, Mixture, MomentTensors, Samples, compare, moment_test
 from momentmix.cli import app
-from momentmix.summary import moment_match
+from momentmix.goodness import moment_match
 
 NAMES = ["width", "height", "note"]
 TRUTH = Mixture(
@@ -405,7 +405,7 @@ def test_fits_of_moments_look_at_no_likelihood(folder):
 
 
 def test_a_mistake_of_the_program_is_one_line_too(folder, monkeypatch):
-    monkeypatch.setattr("momentmix.cli.use.remarks", lambda mixture: 1 / 0)
+    monkeypatch.setattr("momentmix.summary.fit_summary.remarks", lambda mixture: 1 / 0)
     _, err = run("show", "model.json", code=70)
     assert (
         err

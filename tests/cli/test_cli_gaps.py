@@ -16,9 +16,9 @@ from momentmix.cli import app
 from momentmix.files.opening import open_table
 from momentmix.observed import noise_of_errors
 from momentmix.plotting import plot_pairs
-from momentmix.summary import FitSummary, column_summaries
+from momentmix.summary import FitSummary
 from momentmix.summary.fit_summary import errors_remark
-from momentmix.summary.rows import with_costs
+from momentmix.summary.rows import column_summaries, with_costs
 
 NAMES = ["bill", "flipper", "mass"]
 COVARIANCE = np.array([[9.0, 12, 300], [12, 49, 1500], [300, 1500, 90000]])

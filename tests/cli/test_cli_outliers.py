@@ -16,8 +16,9 @@ from momentmix import GaussianMixture, Mixture, plotting
 from momentmix.cli import app
 from momentmix.distributions.mixture import Background
 from momentmix.report.evidence import outliers_section
-from momentmix.summary import FitSummary, outliers_of
+from momentmix.summary import FitSummary
 from momentmix.summary.fit_summary import uncertainty_of
+from momentmix.summary.rows import outliers_of
 
 NAMES = ["length", "width", "depth"]
 #: Rows whose decimal point slipped: the row, the column, and the factor.

@@ -5,7 +5,8 @@ import pandas as pd
 import pytest
 
 from momentmix import GaussianMixture, Mixture, select
-from momentmix.summary import FitSummary, choices_table
+from momentmix.summary import FitSummary
+from momentmix.summary.papers import choices_table
 
 TRUTH = Mixture([0.6, 0.4], [[0.0, 1.0], [4.0, 5.0]], [[1.0, 1], [1, 4]], "diag",
                 feature_names=["a_b", "c%"])  # fmt: skip

@@ -4,32 +4,26 @@ from scipy.integrate import quad
 
 import oracles
 from momentmix import GaussianMixture, Mixture, MomentTensors, Samples
+from momentmix.goodness import comparable_order, moment_match
 from momentmix.report.components import uncertainty_section
 from momentmix.report.evidence import moments_section
 from momentmix.selection import choose_components, why_no_more
-from momentmix.summary import (
-    FitSummary,
-    Origin,
-    assignment_of,
-    closeness,
-    column_summaries,
-    comparable_order,
+from momentmix.summary import FitSummary, Origin
+from momentmix.summary.components import (
     components,
     correlation_matrices,
     features_by_tellingness,
     listed,
     mean_and_deviation,
-    moment_match,
     names_of,
     percent,
     readable,
-    remarks,
-    rows_for_errors,
     standardised_means,
     strongest_correlations,
     telling_features,
-    uncertainty_of,
 )
+from momentmix.summary.fit_summary import closeness, remarks, rows_for_errors, uncertainty_of
+from momentmix.summary.rows import assignment_of, column_summaries
 
 
 def truth(n=2):

@@ -17,8 +17,8 @@ from momentmix import GaussianMixture, KnownCovarianceMixture, MomentMixture
 from momentmix.cli import app
 from momentmix.covariance import covariance_type
 from momentmix.fit import Parameters
+from momentmix.goodness import moment_match
 from momentmix.rows.screening import rounding_variances
-from momentmix.summary import moment_match
 
 TYPES = ("full", "tied", "diag", "spherical", "tied-diag", "tied-spherical")
 pytestmark = pytest.mark.usefixtures("passes_everywhere")

@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 
 import momentmix
+from momentmix.cli import COMMANDS, select
+from momentmix.covariance import COVARIANCE_TYPES
+from momentmix.selection.criteria import CRITERIA
 
 #: Libraries that a user may not have, or need not wait for.
 OPTIONAL = (
@@ -69,6 +72,23 @@ def test_a_fit_of_numpys_rows_imports_no_array_library():
 
 def test_the_bare_package_is_next_to_nothing():
     assert modules_after("import momentmix").isdisjoint({"numpy", "scipy", "sklearn"})
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_of_a_command_imports_none_of_the_mathematics(command):
+    code = f"import sys, momentmix.cli\nsys.argv = ['momentmix', {command!r}, '--help']\n"
+    code += "try: momentmix.cli.main()\nexcept SystemExit as end: print(end.code)"
+    found = modules_after(code)
+    assert {"0", "momentmix.cli.options"} <= found
+    assert found.isdisjoint({"scipy", "sklearn", "pandas", "momentmix.covariance"})
+
+
+def test_help_names_all_types_and_criteria():
+    def help_of(option):
+        return option.__metadata__[0].help
+
+    assert ", ".join(COVARIANCE_TYPES) in help_of(select.CovarianceOption)
+    assert ", ".join(CRITERIA) in help_of(select.CriterionOption)
 
 
 def test_every_public_name_is_there():

@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, NoReturn, TypeAlias,
 import numpy as np
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -34,6 +33,7 @@ from momentmix.summary.components import sentence
 
 if TYPE_CHECKING:
     import pyarrow
+    from rich.progress import Progress
 
 
 out, err = Console(), Console(stderr=True)
@@ -236,6 +236,8 @@ def working(what: str) -> AbstractContextManager[object]:
 
 def reading_bar(wanted: bool = True, rows: bool = False) -> Progress:
     """A progress bar of bytes or rows; it is hidden off a terminal or if not ``wanted``."""
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
     shown = wanted and err.is_terminal
     # Before rich 14.3 a disabled bar still ends with an empty line, hence the quiet console.
     return Progress(

@@ -8,12 +8,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypedDict
 
 import numpy as np
 import typer
 
-from momentmix.blocks.block_rows import Batch, BatchRows
+import momentmix as mm
 from momentmix.cli.console import (
     Json,
     JsonValue,
@@ -79,21 +79,19 @@ from momentmix.cli.select import (
     wanted,
 )
 from momentmix.cli.use import mixture_document, show_mixture
-from momentmix.covariance import CovarianceName
-from momentmix.distributions.mixture import Mixture
-from momentmix.distributions.moment_tensors import MomentTensors
 from momentmix.distributions.units import Units
-from momentmix.estimators.gaussian_mixture import GaussianMixture
-from momentmix.estimators.moment_mixture import MomentMixture
 from momentmix.files.query_table import QueryTable, is_query
 from momentmix.files.writing import written_whole
-from momentmix.selection import Choice, MergedComponents, Selection, merge_components
 from momentmix.summary.components import counted, listed
-from momentmix.summary.fit_summary import AllRows, FitSummary, Origin
-from momentmix.summary.rows import MeasuredRows, assignment_of
+from momentmix.summary.origin import MeasuredRows, Origin
 from momentmix.support.array import to_numpy
 
-Estimator: TypeAlias = GaussianMixture | MomentMixture
+if TYPE_CHECKING:
+    from momentmix.covariance import CovarianceName
+    from momentmix.selection import Choice, MergedComponents
+    from momentmix.summary.fit_summary import AllRows, FitSummary
+
+Estimator: TypeAlias = "mm.GaussianMixture | mm.MomentMixture"
 
 
 class Settings(TypedDict):
@@ -125,7 +123,7 @@ def estimator_of(number: int, settings: Settings, verbose: int = 0) -> Estimator
             )
         if settings["tol"] != TOL:
             raise ValueError("--tol is for fits of the likelihood; fits of moments have their own")
-        fit = MomentMixture(
+        fit = mm.MomentMixture(
             number,
             covariance_type=covariance_type,
             order="auto" if settings["order"] is None else settings["order"],
@@ -136,7 +134,7 @@ def estimator_of(number: int, settings: Settings, verbose: int = 0) -> Estimator
             raise ValueError(
                 "--order is for fits of moments: those of a file, or of rows with --method moments"
             )
-        fit = GaussianMixture(
+        fit = mm.GaussianMixture(
             number,
             covariance_type=covariance_type,
             tol=settings["tol"],
@@ -176,6 +174,8 @@ def summary_of(
         settings=options,
     )
     given: dict[str, Any] = {"mixture": found.mixture_, "notes": work.notes} | more
+    from momentmix.summary.fit_summary import FitSummary
+
     return FitSummary(
         source=source,
         seconds=work.seconds,
@@ -189,6 +189,8 @@ def summary_of(
 def show_summary(summary: FitSummary) -> None:
     """Print what a person reads after a fit."""
     if summary.choices and out.is_terminal:  # a pipe gets one table
+        from momentmix.selection import Selection
+
         show_choices(Selection(summary.choices, summary.criterion))
     show_mixture(summary.mixture)
     value = summary.log_likelihood
@@ -401,6 +403,9 @@ def fit_blocks(
     opened: OpenTables, number: int, settings: Settings, gaps: Gaps, device: str | None = None
 ) -> FitSummary:
     """Fit all rows and summarise the fit, for which a sample of rows stands for all."""
+    from momentmix.blocks.block_rows import Batch, BatchRows
+    from momentmix.summary.fit_summary import AllRows
+
     opened, seen = survey(opened, gaps, settings["random_state"])
     count, passes = seen.count, iter(range(1, 1_000_000))
     check_count(number, count.left, opened.source)
@@ -460,8 +465,11 @@ def _usable_blocks(
             yield rows
 
 
-def _of_all(opened: OpenTables, gaps: Gaps, mixture: Mixture) -> AllRows:
+def _of_all(opened: OpenTables, gaps: Gaps, mixture: mm.Mixture) -> AllRows:
     """Likelihood and assignment of all rows under a mixture, in one more pass."""
+    from momentmix.summary.fit_summary import AllRows
+    from momentmix.summary.rows import assignment_of
+
     rows, total, assignment = 0, 0.0, None
     for part in _usable_blocks(opened, gaps, "scoring", rows_at_once(mixture)):
         rows += len(part.X)
@@ -604,7 +612,7 @@ def fit(
     if merging is not None and summary.X is not None:
         most = merging if merging == "auto" else min(merging, summary.mixture.n_components)
         noise = summary.noise
-        summary.clusters = merge_components(
+        summary.clusters = mm.merge_components(
             summary.mixture, summary.X, most, noise_covariance=noise
         )
     _write_files(summary, output, report)
@@ -715,9 +723,9 @@ def fit_moments(path: Path, number: int | None, settings: Settings) -> FitSummar
         raise ValueError(
             "-k auto needs rows: the BIC is not known from moments; give a number and one shape"
         )
-    moments = MomentTensors.load(path)
+    moments = mm.MomentTensors.load(path)
     with watched() as work:
         found = estimator_of(number, settings, int(err.is_terminal))
-        assert isinstance(found, MomentMixture)
+        assert isinstance(found, mm.MomentMixture)
         found.fit_moments(moments)
     return summary_of(found, settings, path.name, work, Origin(), moments=moments)

@@ -11,11 +11,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import numpy as np
 import typer
 
+import momentmix as mm
 from momentmix.cli.console import note, reading_bar, some_of
 from momentmix.cli.options import (
     HINT,
@@ -27,18 +28,16 @@ from momentmix.cli.options import (
     tell_errors,
     without_errors,
 )
-from momentmix.distributions.mixture import Mixture
-from momentmix.distributions.moment_tensors import MomentTensors
-from momentmix.distributions.samples import Samples
 from momentmix.distributions.units import Units, log_for
 from momentmix.files.columns import NUMBERS, Wanted, matching_columns
 from momentmix.files.folders import open_all
 from momentmix.files.opening import Piece, Table, TableError, choose_from, open_table
 from momentmix.files.query_table import is_query
 from momentmix.files.writing import WholeTable, name_in_errors, whole_table
-from momentmix.goodness.comparison import Distribution
-from momentmix.summary.fit_summary import Origin
-from momentmix.summary.rows import MeasuredRows
+from momentmix.summary.origin import MeasuredRows, Origin
+
+if TYPE_CHECKING:
+    from momentmix.goodness.comparison import Distribution
 
 TABLES = (
     "Tables of numbers: text, Excel, Parquet, Arrow or .npy files, patterns such as 'part-*.csv', "
@@ -432,7 +431,7 @@ def check_count(components: int, rows: int, source: str) -> None:
 
 @contextmanager
 def open_for(
-    mixture: Mixture, files: Sequence[str], options: TableOptions, errors: str | None = None
+    mixture: mm.Mixture, files: Sequence[str], options: TableOptions, errors: str | None = None
 ) -> Iterator[OpenTables]:
     """Tables in the columns of a model, matched by name if both have names."""
     names = mixture.feature_names
@@ -446,7 +445,7 @@ def open_for(
         yield opened
 
 
-def rows_at_once(mixture: Mixture) -> int:
+def rows_at_once(mixture: mm.Mixture) -> int:
     """How many rows to process together, so that memory stays flat with many components."""
     return max(1, NUMBERS_AT_ONCE // (mixture.n_components + mixture.n_features))
 
@@ -462,9 +461,9 @@ def read_distribution(
     if is_table(name):
         with open_rows([name], options, preferred) as opened:
             rows = rows_of(opened, "drop")
-        return Samples(rows.X), rows.names
+        return mm.Samples(rows.X), rows.names
     if Path(name).suffix.lower() == ".json":
-        mixture = Mixture.load(name)
+        mixture = mm.Mixture.load(name)
         return mixture, mixture.feature_names
-    moments = MomentTensors.load(name)
+    moments = mm.MomentTensors.load(name)
     return moments, moments.feature_names

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import typer
 
+import momentmix as mm
 from momentmix.cli.console import (
     Json,
     check_output,
@@ -30,13 +31,11 @@ from momentmix.cli.input import (
     tell_left_out,
 )
 from momentmix.cli.options import DeviceOption, TableOptions, WorkPlace, command
-from momentmix.distributions.mixture import Mixture
-from momentmix.distributions.moment_tensors import Gaps, Pass, checkpoint_path
-from momentmix.distributions.samples import Samples
 from momentmix.files.folders import refuse_input
-from momentmix.goodness import LEVEL, TestsByOrder, moment_test
-from momentmix.goodness import compare as compared
-from momentmix.goodness.comparison import Distribution, Match, moment_match
+
+if TYPE_CHECKING:
+    from momentmix.distributions.moment_tensors import Gaps
+    from momentmix.goodness import Distribution, Match, TestsByOrder
 
 
 @command
@@ -62,6 +61,8 @@ def moments(
 
     Example: `momentmix moments part-*.parquet --order 4 -o moments.npz`
     """
+    from momentmix.distributions.moment_tensors import Pass, checkpoint_path
+
     if any(name == "-" for name in files):
         raise ValueError("moments reads files, so that it can go on after a stop; - is none")
     if tables.logs:
@@ -117,13 +118,15 @@ def compare(
 
     Example: `momentmix compare model.json data.csv --order 4`
     """
+    from momentmix.goodness import LEVEL, moment_match
+
     if order is not None and order < 1:
         raise ValueError(f"--order must be at least 1, got {order}")
     if permutations < 0:
         raise ValueError(f"--permutations must be at least 0, got {permutations}")
     check_output(None, [a, b])
     P, Q = _read_both(a, b, tables)
-    if fitted and not {type(P), type(Q)} == {Mixture, Samples}:
+    if fitted and not {type(P), type(Q)} == {mm.Mixture, mm.Samples}:
         raise ValueError("--fitted is for a model and the table that it was fitted to")
     with working("comparing moments"):
         matches = moment_match(P, Q, order)
@@ -148,17 +151,17 @@ def _tests(
     P: Distribution, Q: Distribution, order: int | None, fitted: bool, permutations: int, seed: int
 ) -> TestsByOrder | None:
     """Tests of whether chance explains the differences; None if there can be none."""
-    rows = [D.X for D in (P, Q) if isinstance(D, Samples)]
-    models = [D for D in (P, Q) if isinstance(D, Mixture)]
+    rows = [D.X for D in (P, Q) if isinstance(D, mm.Samples)]
+    models = [D for D in (P, Q) if isinstance(D, mm.Mixture)]
     if not permutations or len(rows) + len(models) < 2 or not rows:
         return None
     try:
         if models:
-            return moment_test(
+            return mm.moment_test(
                 models[0], rows[0], order, estimated=fitted, n_boot=permutations, random_state=seed
             )
         first, second = rows
-        return compared(first, second, order, permutations=permutations, random_state=seed)
+        return mm.compare(first, second, order, permutations=permutations, random_state=seed)
     except ValueError as error:  # rows are too few, or a component is flat
         note(f"there are no p-values: {error}.")
         return None

@@ -6,19 +6,31 @@ import csv
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    NamedTuple,
+    TypeAlias,
+    TypeVar,
+    get_type_hints,
+)
 
 import numpy as np
 import typer
 
 from momentmix.cli.console import JsonValue, note, one_of, plain_errors, some_of
-from momentmix.distributions.mixture import Mixture
 from momentmix.files.columns import EVERY_NUMBER, Wanted, is_pattern, matching_columns
 from momentmix.files.table import FIND_OUT, Piece, ReadOptions, Table
 from momentmix.summary.components import counted
-from momentmix.summary.rows import Outliers
 from momentmix.support.array import Array, as_like
 from momentmix.support.device import device_named
+
+# The help of a command needs none of the mathematics, so commands import it when they run.
+if TYPE_CHECKING:
+    from momentmix.distributions.mixture import Mixture
+    from momentmix.summary.rows import Outliers
 
 _PANEL = "Tables"
 Word = TypeVar("Word")

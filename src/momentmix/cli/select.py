@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
 
 import numpy as np
 import typer
 
+import momentmix as mm
 from momentmix.cli.console import (
     Json,
     JsonValue,
@@ -36,13 +37,12 @@ from momentmix.cli.options import (
     outliers_document,
     prior_setting,
 )
-from momentmix.covariance import COVARIANCE_TYPES, SHAPE_NAMES, CovarianceName
 from momentmix.distributions.units import Units
-from momentmix.selection import Choice, Criterion, Selection, why_no_more
-from momentmix.selection import select as compare_fits
-from momentmix.selection.criteria import CRITERIA
 from momentmix.summary.components import counted
-from momentmix.summary.rows import outliers_of
+
+if TYPE_CHECKING:
+    from momentmix.covariance import CovarianceName
+    from momentmix.selection import Choice, Criterion, Selection
 
 ComponentsOption = Annotated[
     str,
@@ -56,15 +56,15 @@ CovarianceOption = Annotated[
     str,
     typer.Option(
         "--covariance",
-        help=f"The shape of the components: {', '.join(COVARIANCE_TYPES)}, or VEE and the "
-        "like; several with commas between them, or auto: the criterion decides.",
+        help="The shape of the components: full, tied, diag, spherical, tied-diag, tied-spherical, "
+        "or VEE and the like; several with commas between them, or auto: the criterion decides.",
     ),
 ]
 CriterionOption = Annotated[
     str | None,
     typer.Option(
         "--criterion",
-        help=f"What numbers and shapes are compared by: {', '.join(CRITERIA)}; bic by default.",
+        help="What numbers and shapes are compared by: bic, icl, aic, cv, blrt; bic by default.",
     ),
 ]
 
@@ -85,6 +85,9 @@ class Asked(NamedTuple):
 
 def wanted(components: str, covariance: str, criterion: str | None) -> Asked:
     """The options as typed, after the checks that need no data."""
+    from momentmix.covariance import COVARIANCE_TYPES, SHAPE_NAMES
+    from momentmix.selection.criteria import CRITERIA
+
     if criterion is not None and criterion not in CRITERIA:
         raise ValueError(f"--criterion is one of {', '.join(CRITERIA)}, got {criterion!r}")
     names = COVARIANCE_TYPES if covariance == "auto" else covariance.split(",")
@@ -94,7 +97,7 @@ def wanted(components: str, covariance: str, criterion: str | None) -> Asked:
                 f"--covariance is auto or one of {', '.join((*COVARIANCE_TYPES, *SHAPE_NAMES))}, "
                 f"or some of them with commas between them, got {covariance!r}"
             )
-    types = [cast(CovarianceName, name) for name in names]
+    types = [cast("CovarianceName", name) for name in names]
     result = Asked(_numbers(components), types, criterion or "bic")
     if criterion is not None and result.number is not None:
         raise ValueError(
@@ -129,7 +132,7 @@ def compare_rows(rows: TableRows, asked: Asked, settings: dict[str, Any]) -> Sel
             kind = f"{choice.covariance_type}, " if len(asked.types) > 1 else ""
             say(f"{kind}{counted(choice.n_components, 'component')}: BIC {choice.bic:,.1f}", err)
 
-    return compare_fits(
+    return mm.select(
         rows.X,
         "auto" if asked.numbers is None else asked.numbers,
         asked.types,
@@ -199,6 +202,9 @@ def select(
 
     `momentmix select data.csv -k 1..8 --covariance full,diag --criterion icl --save model.json`
     """
+    from momentmix.selection import Selection, why_no_more
+    from momentmix.summary.rows import outliers_of
+
     check_output(save, files, (".json",))
     check_output(picture, files, (".png", ".svg", ".pdf"))
     asked = wanted(components, covariance, criterion)

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import typer
 
+import momentmix as mm
 from momentmix.cli.console import (
     Columns,
     Json,
@@ -41,10 +42,7 @@ from momentmix.cli.options import (
     command,
     gaps_option,
 )
-from momentmix.distributions.mixture import Mixture
 from momentmix.distributions.units import Units, rounded_like
-from momentmix.files.writing import WholeTable
-from momentmix.selection import merge_components
 from momentmix.summary.components import (
     components,
     counted,
@@ -54,9 +52,11 @@ from momentmix.summary.components import (
     telling_features,
     typical,
 )
-from momentmix.summary.fit_summary import AllRows, FitSummary, remarks
-from momentmix.summary.rows import MeasuredRows
 from momentmix.support.array import to_numpy
+
+if TYPE_CHECKING:
+    from momentmix.files.writing import WholeTable
+    from momentmix.summary.origin import MeasuredRows
 
 #: The most columns of the data in a table on a terminal. A round number that about fits a screen.
 _MOST_COLUMNS = 25
@@ -68,8 +68,10 @@ def show(model: ModelFile, as_json: Json = False) -> None:
 
     Example: `momentmix show model.json`
     """
+    from momentmix.summary.fit_summary import remarks
+
     check_output(None, [model])
-    mixture = Mixture.load(model)
+    mixture = mm.Mixture.load(model)
     if as_json:
         show_json(mixture_document(mixture))
         return
@@ -95,7 +97,7 @@ def demo(
     tour.main(str(folder))
 
 
-def show_mixture(mixture: Mixture) -> None:
+def show_mixture(mixture: mm.Mixture) -> None:
     """Print the components as a table; on a terminal a cell holds "mean ± deviation"."""
     names, parts = names_of(mixture), components(mixture)
     title = f"{counted(len(parts), f'{mixture.covariance_type} component')}: mean ± deviation"
@@ -128,7 +130,7 @@ def show_mixture(mixture: Mixture) -> None:
         show_table(title, turned[0], turned[1:])
 
 
-def mixture_document(mixture: Mixture) -> dict[str, JsonValue]:
+def mixture_document(mixture: mm.Mixture) -> dict[str, JsonValue]:
     """The mixture for ``--json``, with the keys of the model file and names for all features."""
     parameters = {
         name: to_numpy(getattr(mixture, name)).astype(np.float64)
@@ -194,7 +196,7 @@ def predict(
     Example: `momentmix predict model.json new.csv -o labels.csv`
     """
     check_output(output, [model, *files])
-    mixture, there = Mixture.load(model), WorkPlace(device)
+    mixture, there = mm.Mixture.load(model), WorkPlace(device)
     gaps, own, merging = gaps_option(missing), there.model(mixture), clusters_setting(clusters)
     merged: np.ndarray | None = None
     counts, by_label = GapCount(gaps), np.zeros(mixture.n_components + 1, dtype=int)
@@ -207,7 +209,7 @@ def predict(
         if merging is not None:
             rows = rows_of(opened, gaps)
             with in_terms_of_options():
-                among = merge_components(mixture, rows.X, merging, noise_covariance=rows.noise)
+                among = mm.merge_components(mixture, rows.X, merging, noise_covariance=rows.noise)
             merged = among.clusters_
         for part in opened.blocks(gaps, "predicting", bar, most):
             told = counts.usable(part.X)
@@ -226,7 +228,7 @@ def predict(
 
 
 def predictions(
-    mixture: Mixture,
+    mixture: mm.Mixture,
     rows: MeasuredRows,
     told: np.ndarray,
     proba: bool,
@@ -290,7 +292,7 @@ def score(
     Example: `momentmix score model.json new.csv`
     """
     check_output(output, [model, *files])
-    mixture, there = Mixture.load(model), WorkPlace(device)
+    mixture, there = mm.Mixture.load(model), WorkPlace(device)
     gaps, own = gaps_option(missing), there.model(mixture)
     counts, total = GapCount(gaps), 0.0
     with (
@@ -310,6 +312,8 @@ def score(
         if counts.left == 0:
             what = "every row has a gap" if gaps == "drop" else "no row has any value"
             raise ValueError(f"{opened.source}: {what}")
+    from momentmix.summary.fit_summary import AllRows, FitSummary
+
     summary = FitSummary(mixture, opened.source, of_all=AllRows(counts.left, total))
     values = {
         "rows": counts.left,
@@ -367,7 +371,7 @@ def sample(
     Example: `momentmix sample model.json -n 1000 -o new.csv`
     """
     check_output(output, [model])
-    mixture = Mixture.load(model)
+    mixture = mm.Mixture.load(model)
     if count < 1:
         raise ValueError(f"-n must be at least 1, got {count}")
     if count > _MOST_DRAWN:
@@ -429,7 +433,7 @@ def impute(
         raise ValueError(f"--draws must be at least 1, got {draws}")
     if draws is None and seed is not None:
         raise ValueError("--seed goes with --draws; without it nothing is random")
-    mixture = Mixture.load(model)
+    mixture = mm.Mixture.load(model)
     with open_for(mixture, files, tables, errors) as opened:
         units, rows = opened.units, rows_of(opened._replace(logs={}), "keep", whole=True)
     with working("filling"):

@@ -9,7 +9,7 @@ import numpy as np
 
 from momentmix.distributions.mixture import Mixture
 from momentmix.summary.components import feature_variances, names_of
-from momentmix.summary.rows import MeasuredRows
+from momentmix.summary.origin import MeasuredRows
 from momentmix.support.array import foreign, to_numpy
 
 if TYPE_CHECKING:

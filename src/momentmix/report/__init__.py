@@ -39,7 +39,8 @@ from momentmix.report.evidence import (
 )
 from momentmix.report.parts import Section, one_decimal, pictures
 from momentmix.summary.components import components, counted, percent
-from momentmix.summary.fit_summary import FitSummary, Origin
+from momentmix.summary.fit_summary import FitSummary
+from momentmix.summary.origin import Origin
 from momentmix.summary.rows import SURE
 
 

@@ -23,7 +23,8 @@ from momentmix.report.parts import (
 )
 from momentmix.selection import Choice, Criterion, best_choice
 from momentmix.summary.components import counted, fine_percent, listed, names_of, percent, readable
-from momentmix.summary.fit_summary import MOST_TESTED_ROWS, FitSummary, Origin, Rival
+from momentmix.summary.fit_summary import MOST_TESTED_ROWS, FitSummary, Rival
+from momentmix.summary.origin import Origin
 from momentmix.summary.rows import ColumnSummary, Outlier
 
 #: The sentence about each criterion, up to the number that it chooses.

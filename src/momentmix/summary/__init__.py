@@ -1,33 +1,17 @@
 """What a mixture says about data, in tables and plain words: components, moments, remarks."""
 
-from momentmix.goodness.comparison import comparable_order as comparable_order
-from momentmix.goodness.comparison import moment_match as moment_match
-from momentmix.summary.components import Component as Component
-from momentmix.summary.components import components as components
-from momentmix.summary.components import correlation_matrices as correlation_matrices
-from momentmix.summary.components import features_by_tellingness as features_by_tellingness
-from momentmix.summary.components import listed as listed
-from momentmix.summary.components import mean_and_deviation as mean_and_deviation
-from momentmix.summary.components import names_of as names_of
-from momentmix.summary.components import paired_components as paired_components
-from momentmix.summary.components import percent as percent
-from momentmix.summary.components import readable as readable
-from momentmix.summary.components import standardised_means as standardised_means
-from momentmix.summary.components import strongest_correlations as strongest_correlations
-from momentmix.summary.components import telling_features as telling_features
-from momentmix.summary.fit_summary import FitSummary as FitSummary
-from momentmix.summary.fit_summary import Origin as Origin
-from momentmix.summary.fit_summary import Rival as Rival
-from momentmix.summary.fit_summary import closeness as closeness
-from momentmix.summary.fit_summary import remarks as remarks
-from momentmix.summary.fit_summary import rows_for_errors as rows_for_errors
-from momentmix.summary.fit_summary import uncertainty_of as uncertainty_of
-from momentmix.summary.papers import PaperTable as PaperTable
-from momentmix.summary.papers import choices_table as choices_table
-from momentmix.summary.papers import components_table as components_table
-from momentmix.summary.rows import Assignment as Assignment
-from momentmix.summary.rows import Outlier as Outlier
-from momentmix.summary.rows import Outliers as Outliers
-from momentmix.summary.rows import assignment_of as assignment_of
-from momentmix.summary.rows import column_summaries as column_summaries
-from momentmix.summary.rows import outliers_of as outliers_of
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from momentmix.summary.fit_summary import FitSummary as FitSummary
+    from momentmix.summary.fit_summary import Rival as Rival
+    from momentmix.summary.origin import Origin as Origin
+else:
+
+    def __getattr__(name):
+        """A class, imported when first asked for: the help of commands needs none."""
+        if name in ("FitSummary", "Origin", "Rival"):
+            from momentmix.summary import fit_summary
+
+            return getattr(fit_summary, name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

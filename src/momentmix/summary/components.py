@@ -6,14 +6,15 @@ Counts, numbers and lists are written as people write them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
-from momentmix.distributions.mixture import Mixture
 from momentmix.distributions.units import Units
 from momentmix.support.array import to_numpy
+
+if TYPE_CHECKING:
+    from momentmix.distributions.mixture import Mixture
 
 
 def counted(count: int, what: str) -> str:
@@ -128,6 +129,8 @@ def components(mixture: Mixture) -> list[Component]:
 
 def paired_components(means: np.ndarray, truth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Positions in ``truth`` and in ``means``, paired to minimise the sum of distances."""
+    from scipy.optimize import linear_sum_assignment
+
     truths, found = linear_sum_assignment(np.linalg.norm(truth[:, None] - means, axis=2))
     return truths, found
 

@@ -35,11 +35,11 @@ from momentmix.summary.components import (
     names_of,
     overall_mean_and_deviation,
 )
+from momentmix.summary.origin import MeasuredRows, Origin
 from momentmix.summary.papers import PaperTable, choices_table, components_table
 from momentmix.summary.rows import (
     Assignment,
     ColumnSummary,
-    MeasuredRows,
     Outliers,
     assignment_of,
     column_summaries,
@@ -53,52 +53,6 @@ from momentmix.support.messages import NoStandardErrors, UncertaintyWarning
 if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import ArrayLike
-
-
-@dataclass(frozen=True)
-class Origin:
-    """What a command knows about a fit beyond its mixture.
-
-    Parameters
-    ----------
-    command : str, optional
-        The command line as typed.
-    seed : int, optional
-    settings : mapping of str to str
-        Options and their values, as text.
-    rows_read : int, optional
-        Rows of the table before those with gaps were dropped.
-    rows_dropped : int
-        Rows that were left out because of gaps.
-    rows_empty : int
-        Of these, rows without any value.
-    row_numbers : array of int, optional
-        Where each row that was used stands among those read, from 0; by default all were used.
-    gaps : mapping of str to int
-        Empty cells among the rows read, for each column used, where rows with gaps were dropped.
-    left_out : sequence of (str, str)
-        Columns that were not used, each with a reason such as "words" or "constant".
-    errors : mapping of str to str
-        For each column used that has error bars, the column that holds them.
-
-    Examples
-    --------
-    >>> from momentmix.summary import Origin
-    >>> origin = Origin(seed=0, rows_read=150, left_out=[("species", "words")])
-    >>> origin.rows_dropped
-    0
-    """
-
-    command: str | None = None
-    seed: int | None = None
-    settings: Mapping[str, str] = field(default_factory=dict)
-    rows_read: int | None = None
-    rows_dropped: int = 0
-    rows_empty: int = 0
-    row_numbers: np.ndarray | None = None
-    gaps: Mapping[str, int] = field(default_factory=dict)
-    left_out: Sequence[tuple[str, str]] = ()
-    errors: Mapping[str, str] = field(default_factory=dict)
 
 
 #: Multiplications that are always allowed, a fraction of a second. A round number: it decides only

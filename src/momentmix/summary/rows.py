@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy.special import xlogy
 
 from momentmix.distributions.mixture import Mixture
-from momentmix.observed import noise_of_errors
 from momentmix.selection.criteria import relative_entropy
 from momentmix.summary.components import (
     counted,
@@ -19,33 +18,11 @@ from momentmix.summary.components import (
     listed,
     overall_mean_and_deviation,
 )
+from momentmix.summary.origin import MeasuredRows
 from momentmix.support.array import to_numpy
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
-
-@dataclass(frozen=True)
-class MeasuredRows:
-    """Rows, and the error bars of their values if they have any."""
-
-    X: np.ndarray  # (p, n), NaN in a gap
-    errors: np.ndarray | None = None  # (p, n) standard deviations, 0 for exact values
-
-    @property
-    def noise(self) -> np.ndarray | None:
-        """The error bars as the noise variances that the library takes."""
-        return None if self.errors is None else noise_of_errors(self.errors)
-
-    def some(self, which: np.ndarray | slice) -> Self:
-        """Some of the rows, by a mask (p,), positions or a slice."""
-        errors = None if self.errors is None else self.errors[which]
-        return replace(self, X=self.X[which], errors=errors)
-
-    def parts(self, most: int) -> Iterator[Self]:
-        """The same rows in blocks of at most ``most``."""
-        for start in range(0, len(self.X), most):
-            yield self.some(slice(start, start + most))
+    pass
 
 
 class ColumnSummary(NamedTuple):

@@ -11,8 +11,6 @@ import warnings
 from pathlib import Path
 from typing import Protocol
 
-from sklearn.exceptions import ConvergenceWarning
-
 
 class CollapseWarning(UserWarning):
     """A component of a fit rests on almost no data: a few rows, or a direction without width."""
@@ -38,8 +36,10 @@ class NoStandardErrors(ValueError):
 _PACKAGE = str(Path(__file__).parents[1]) + os.sep
 
 
-def warn_user(message: str, category: type[Warning] = ConvergenceWarning) -> None:
-    """Warn, and blame the innermost line outside the package that led here."""
+def warn_user(message: str, category: type[Warning] | None = None) -> None:
+    """Warn (of convergence by default), and blame the innermost line outside the package."""
+    if category is None:
+        from sklearn.exceptions import ConvergenceWarning as category
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame, level = frame.f_back, level + 1
