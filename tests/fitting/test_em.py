@@ -1,5 +1,6 @@
 import signal
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from sklearn.datasets import load_iris
 from likelihoods import row_likelihood
 from momentmix.covariance import Full, Spherical, covariance_type
 from momentmix.fit import DIGITS, Parameters
-from momentmix.fitting import search
+from momentmix.fitting import moves, search
 from momentmix.fitting.em import Likelihood, from_responsibilities, responsibilities
 from momentmix.fitting.moves import (
     _ranked,
@@ -219,6 +220,29 @@ def test_split_and_merge_repairs_a_planted_defect(kind, rng):
     repaired = split_and_merge(likelihood, stuck, rng, tol=1e-8, max_iter=300)
     assert stuck.log_likelihood < best.log_likelihood - 0.01
     assert repaired.log_likelihood > best.log_likelihood - 1e-4
+
+
+@pytest.mark.parametrize("kind", ["full", "diag"])
+@pytest.mark.parametrize("sharpness", [1.0, 2.0])
+def test_splits_at_once_are_the_splits_one_by_one(kind, sharpness, rng, monkeypatch):
+    """With weights of their own for all rows, several fits of a part of the rows are one."""
+    X, _ = three_clusters(rng)
+    counts = rng.integers(1, 4, len(X)) / 3
+    likelihood = row_likelihood(X, counts / counts.sum(), covariance_type(kind), 1e-6)
+    prior = covariance_type(kind).prior_of_rows(2, 5.0)
+    target = replace(likelihood.target, prior=prior, sharpness=sharpness)
+    likelihood = replace(likelihood, target=target)
+    labels = np.repeat([0, 1, 1], 200)[:, None] == np.arange(2)
+    two = likelihood.fit(from_responsibilities(likelihood, labels.astype(float)), tol=0, max_iter=3)
+    found = []
+    for most in (moves.SMALL_DATA, 0):
+        monkeypatch.setattr(moves, "SMALL_DATA", most)
+        R, _ = responsibilities(likelihood, two.parameters)
+        found.append(moves._splits(likelihood, R, prior, np.random.default_rng(0)))
+    assert [*found[0]] == [*found[1]] == [0, 1]
+    for one, other in zip(found[0].values(), found[1].values(), strict=True):
+        for a, b in zip(one, other, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-8)
 
 
 def without_the_small_cluster(rng):

@@ -26,7 +26,7 @@ from momentmix.fitting.em import (
     single,
 )
 from momentmix.fitting.starts import whitener_of
-from momentmix.rows.memory import blunt, blunted, softmax
+from momentmix.rows.memory import MemoryRows, blunt, blunted, softmax
 from momentmix.support.stopping import stopped
 
 #: The EM steps after which a split, and an exchange, is judged. These are round numbers that were
@@ -43,6 +43,9 @@ TRIED_ANYWAY = 2
 #: those of one, so a search tries more starts and exchanges. This is a round number that was not
 #: tuned.
 SMALL_DATA = 10_000
+#: A component is cut along each of the AXES that ``principal_axes`` returns, if at least LEAST_ROWS
+#: rows are mostly its own. The latter is a round number that was not tuned.
+AXES, LEAST_ROWS = 3, 8
 #: The iterations that find the longest axis of a component. This is a round number that was not
 #: tuned; the axis may be rough, because EM follows.
 POWER_STEPS = 20
@@ -161,8 +164,7 @@ def _candidates(
     if prior is not None:
         pull = prior.at(parameters.covariances)
         prior, penalties = prior.about(pull.centre[0]), pull.penalties / likelihood.rows.count
-    splits = {k: _split(likelihood, R[:, k], prior, rng) for k in range(m)}
-    splits = {k: split for k, split in splits.items() if split.gain > 0}
+    splits = {k: split for k, split in _splits(likelihood, R, prior, rng).items() if split.gain > 0}
     if not splits:
         return []
     losses = merge_losses(kind, parameters) - (penalties[:, None] + penalties)
@@ -256,41 +258,71 @@ def drop_losses(likelihood: LikelihoodHere, parameters: Parameters) -> np.ndarra
     return losses + blunt(sharpness) * np.log1p(-np.minimum(shares, 1 - 1e-16))
 
 
-def _split(
-    likelihood: LikelihoodHere,
-    r: np.ndarray,
-    prior: LogNormalPrior | None,
-    rng: np.random.Generator,
-) -> Split:
-    """The best of a few splits of one component, by EM on the samples that are mostly its own.
+class Cuts(NamedTuple):
+    """Component k cut in two in a few ways, on the rows that are mostly its own."""
 
-    The gain is -∞ if there are too few such samples.
-    """
-    best = Split(-np.inf, *[np.empty(0)] * 3)
+    k: int
+    places: np.ndarray  # of these rows
+    share: float  # their weight, by their probabilities
+    local: LikelihoodHere  # of these rows
+    starts: list[Parameters]
+
+    @property
+    def whole(self) -> float:
+        """What the rows contribute to the mean log-posterior if the component stays whole."""
+        one = single(self.local)
+        return self.share * (self.local.value(one) - self.local.penalty(one))
+
+
+def _cuts(
+    likelihood: LikelihoodHere, k: int, r: np.ndarray, rng: np.random.Generator
+) -> list[Cuts]:
+    """The cuts of component k with responsibilities r (p,), if it has enough rows."""
     own = np.flatnonzero(r > 0.5)
     weights = likelihood.rows.weights[own] * r[own]
     share = float(weights.sum())
-    if len(own) < 8 or share <= 0:
-        return best
+    if len(own) < LEAST_ROWS or share <= 0:
+        return []
     weights = weights / share
     X = likelihood.rows.X[own]
     X = X - weights @ X
     along = X @ principal_axes(X, weights, likelihood.target.kind.by_feature, rng).T
     middle = 10.0**-DIGITS * np.abs(along).max(axis=0)
     sides = [side for side in (along > middle).T if 2 <= side.sum() <= len(side) - 2]
-    if not sides:
-        return best
-    target = replace(likelihood.target, prior=prior, box=None)
-    local = part_of(replace(likelihood, target=target), own, weights, share)
-    one = single(local)
-    whole = local.value(one) - local.penalty(one)
-    starts = [
-        from_responsibilities(local, np.column_stack([side, ~side]).astype(float)) for side in sides
-    ]
-    for two in local.try_steps(starts, SPLIT_STEPS):
-        gain = round(share * (two.log_posterior - whole), DIGITS)
-        if np.isfinite(gain) and gain > best.gain:
-            best = Split(gain, *two.parameters)
+    local = part_of(likelihood, own, weights, share)
+    halves = [np.column_stack([side, ~side]).astype(float) for side in sides]
+    starts = [from_responsibilities(local, R) for R in halves]
+    return [Cuts(k, own, share, local, starts)] if starts else []
+
+
+def _splits(
+    likelihood: LikelihoodHere, R: np.ndarray, prior: LogNormalPrior | None, rng: np.random.Generator
+) -> dict[int, Split]:
+    """The best of a few splits of each component, by EM on the samples that are mostly its own.
+
+    On small data all of them take their steps at once, each with weights of its own for all rows.
+    """
+    rows, kind = likelihood.rows, likelihood.target.kind
+    alone = replace(likelihood, target=replace(likelihood.target, prior=prior, box=None))
+    each = [cuts for k in range(R.shape[1]) for cuts in _cuts(alone, k, R[:, k], rng)]
+    owners = [cuts for cuts in each for _ in cuts.starts]
+    small = rows.complete and rows.X.size <= SMALL_DATA and not kind.together
+    if small and len(owners) > 1:
+        weights = np.zeros((len(owners), len(rows.X)))
+        for one, cuts in zip(weights, owners, strict=True):
+            one[cuts.places] = cuts.share * cuts.local.rows.weights
+        together = replace(alone, rows=MemoryRows(rows.X, weights, kind, rows.count))
+        trials = together.try_steps([start for cuts in each for start in cuts.starts], SPLIT_STEPS)
+        worths = [two.log_posterior for two in trials]
+    else:
+        trials = [two for cuts in each for two in cuts.local.try_steps(cuts.starts, SPLIT_STEPS)]
+        worths = [cuts.share * two.log_posterior for cuts, two in zip(owners, trials, strict=True)]
+    best: dict[int, Split] = {}
+    whole = {cuts.k: cuts.whole for cuts in each}
+    for cuts, two, worth in zip(owners, trials, worths, strict=True):
+        gain = round(worth - whole[cuts.k], DIGITS)
+        if np.isfinite(gain) and (cuts.k not in best or gain > best[cuts.k].gain):
+            best[cuts.k] = Split(gain, *two.parameters)
     return best
 
 
@@ -394,11 +426,6 @@ def _exchange(kind: Kind, parameters: Parameters, split: Split, exchange: Exchan
         covariances = kind.replace_components(covariances, [i], one[None])
     weights *= parameters.weights.sum() / weights.sum()
     return Parameters(weights, means, covariances)
-
-
-#: A component is cut along each of the AXES that ``principal_axes`` returns, if at least LEAST_ROWS
-#: rows are mostly its own. The latter is a round number that was not tuned; moves.py has it too.
-AXES, LEAST_ROWS = 3, 8
 
 
 def grown(

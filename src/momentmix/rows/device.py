@@ -188,8 +188,9 @@ class DeviceDensity(NamedTuple):
             if weights is None:
                 values = xp.sum(logs, axis=1)
             else:
-                w = xp.astype(weights[rows], xp.float64, copy=False)
-                R, values = R * w, logs @ w
+                w = xp.astype(weights[..., rows], xp.float64, copy=False)
+                each = w.ndim == 1  # the same for all mixtures
+                R, values = (R * w, logs @ w) if each else (R * w[:, None], xp.vecdot(logs, w))
             R = xp.reshape(R, (m, -1))
             total.add(values, xp.sum(R, axis=1), R @ Z, R @ squares)
         found = total.sums(self.groups, m, n)

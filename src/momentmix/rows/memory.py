@@ -168,12 +168,16 @@ class Density(NamedTuple):
         weights: np.ndarray,
         background: np.ndarray | None = None,
     ) -> Sums:
-        """The sums of EM steps over some rows; ``background`` (S, 1, p) is that of ``softmax``."""
+        """The sums of EM steps over some rows; ``background`` (S, 1, p) is that of ``softmax``.
+
+        Weights are those of the rows (p,), or of the rows for each mixture (S, p).
+        """
         L = self.log_joint(X, squares).reshape(self.groups, -1, len(X))
         R, log_density = softmax(L, 1, background, self.sharpness)
-        R *= weights
+        R *= weights if weights.ndim == 1 else weights[:, None]
         R = R.reshape(-1, len(X))
-        return Sums(log_density @ weights, R.sum(axis=1), R @ X, seconds_of(R, X, squares))
+        values = np.vecdot(log_density, weights)
+        return Sums(values, R.sum(axis=1), R @ X, seconds_of(R, X, squares))
 
 
 def needs_no_features(kind: Kind) -> bool:
@@ -293,7 +297,7 @@ class Passes:
 
         def block(rows: slice) -> Sums:
             beyond = None if background is None else background[..., rows]
-            return density.step_sums(self.X[rows], self.quadratic(rows), weights[rows], beyond)
+            return density.step_sums(self.X[rows], self.quadratic(rows), weights[..., rows], beyond)
 
         return add_up(self.over_blocks(block))
 
