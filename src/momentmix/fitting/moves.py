@@ -296,7 +296,10 @@ def _cuts(
 
 
 def _splits(
-    likelihood: LikelihoodHere, R: np.ndarray, prior: LogNormalPrior | None, rng: np.random.Generator
+    likelihood: LikelihoodHere,
+    R: np.ndarray,
+    prior: LogNormalPrior | None,
+    rng: np.random.Generator,
 ) -> dict[int, Split]:
     """The best of a few splits of each component, by EM on the samples that are mostly its own.
 
