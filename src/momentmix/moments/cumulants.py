@@ -185,16 +185,18 @@ class _DiagonalBlock:
         self, left: tuple[Array, Array], right: tuple[Array, Array], d: int, xp: Namespace
     ) -> None:
         (self.A, s), (B, t) = left, right
+        self.A_squared = self.A * self.A
         self.s, self.t = _powers(s, d // 2), _powers(t, d // 2)
         self.linear = [B] + [power * B for power in self.t[1:]]
-        self.square = [B * B] + [power * (B * B) for power in self.t[1:]]
+        B_squared = B * B
+        self.square = [B_squared] + [power * B_squared for power in self.t[1:]]
         self.xp = xp
 
     def kappa(self, k: int) -> Array:
         A, r, factor = self.A, k // 2, float(math.factorial(k))
         if k % 2:
             return factor * (self.scaled(r, A) @ self.linear[r].mT)
-        left = self.s[r] + r * self.scaled(r - 1, A * A)
+        left = self.s[r] + r * self.scaled(r - 1, self.A_squared)
         right = self.s[r] @ self.square[r - 1].mT
         return (factor / k) * (left @ self.t[r].mT + r * right)
 
