@@ -304,6 +304,36 @@ def test_derivatives_of_pytorch(p, name):
             assert np.isfinite(float(value(P)))
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
+@pytest.mark.parametrize("name", ["means", "covariances"])
+def test_directional_derivatives_of_pytorch(name):
+    """Those of forward mode, too, are right or refused: nothing drops a tangent."""
+    at = cases()["full"].parameters[("weights", "means", "covariances").index(name)]
+    stored, rows = mm.MomentTensors.from_samples(POINTS, 3), torch.tensor(POINTS)
+    step = np.ones_like(at)
+
+    def P(x):
+        return torch_build("full", name, x)
+
+    values = [
+        (lambda x: mm.squared_distance(P(x), build("diag", Backend("torch")), 3), True),
+        (lambda x: mm.contract(P(x), rows[0], 3), True),
+        (lambda x: P(x).log_prob(rows).sum(), True),
+        (lambda x: mm.squared_distance(P(x), stored, 3), False),
+        (lambda x: P(x).log_prob(rows, 0.1).sum(), False),
+    ]
+    for value, flows in values:
+        with torch.autograd.forward_ad.dual_level():
+            x = torch.autograd.forward_ad.make_dual(torch.tensor(at), torch.tensor(step))
+            if not flows:
+                with pytest.raises(TypeError, match="has a tangent, but .* do not reach through"):
+                    value(x)
+                continue
+            slope = float(torch.autograd.forward_ad.unpack_dual(value(x)).tangent)
+        ends = [float(value(torch.tensor(at + h * step))) for h in (1e-5, -1e-5)]
+        np.testing.assert_allclose(slope, (ends[0] - ends[1]) / 2e-5, rtol=1e-5, atol=1e-7)
+
+
 def asking(*parts):
     """Tensors that are to have derivatives."""
     return [torch.tensor(np.array(part), requires_grad=True) for part in parts]

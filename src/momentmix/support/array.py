@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime
 import re
+import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, cast
 
@@ -311,12 +312,20 @@ def refuse_graph(what: str, *arrays: object) -> None:
 
     A term of a sum that silently had none would make the derivative of the sum a wrong number.
     """
-    asked = [x for x in arrays if _is_tensor(x) and x.requires_grad]
-    if asked and cast("Any", namespace(asked[0])).is_grad_enabled():
-        raise TypeError(
-            "a tensor has requires_grad=True, but PyTorch's derivatives do not reach through "
-            f"{what}; call it within torch.no_grad(), or give tensor.detach()"
-        )
+    tensors = [x for x in arrays if _is_tensor(x)]
+    if not tensors:
+        return
+    torch: Any = sys.modules["torch"]
+    if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
+        asked, instead = "has requires_grad=True", "call it within torch.no_grad(), or "
+    elif any(torch.autograd.forward_ad.unpack_dual(x).tangent is not None for x in tensors):
+        asked, instead = "has a tangent", ""
+    else:
+        return
+    raise TypeError(
+        f"a tensor {asked}, but PyTorch's derivatives do not reach through {what}; "
+        f"{instead}give tensor.detach()"
+    )
 
 
 def empty_like_rows(X: Array) -> Array:
