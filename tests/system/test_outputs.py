@@ -266,6 +266,7 @@ def everything(folder):
         "score model.json data.csv -o model-link.csv",
         "impute model.json data.csv -o data.csv",
         "sample model.json -o model.csv",
+        "sample model.json --like data.csv -o data-link.csv",
         "fit data.json -k 1 -o data.json",
         "fit data.csv -k 1 -o data-link.json",
         "fit data.csv -k 1 --report data.html",

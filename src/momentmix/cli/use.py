@@ -370,7 +370,7 @@ def sample(
 
     Example: `momentmix sample model.json -n 1000 -o new.csv`
     """
-    check_output(output, [model])
+    check_output(output, [model, *([] if like is None else [like])])
     mixture = mm.Mixture.load(model)
     if count < 1:
         raise ValueError(f"-n must be at least 1, got {count}")

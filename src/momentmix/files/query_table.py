@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -35,6 +36,12 @@ _READING = re.compile(
 )
 #: The steps of a query plan that write.
 _WRITING = re.compile(r"COPY|INSERT|UPDATE|DELETE|MERGE|CREATE|ALTER|DROP|ATTACH|EXPORT|EXECUTE")
+
+#: Functions that run a text, which may be another one when it runs than when its plan was looked at.
+_OF_TEXT = re.compile(rb'"?query(_table)?("|\b)', re.IGNORECASE)
+_VIEWS_AND_MACROS = """
+    SELECT view_name, sql FROM duckdb_views() WHERE NOT internal
+    UNION ALL SELECT function_name, macro_definition FROM duckdb_functions() WHERE NOT internal"""
 
 
 def is_query(name: str) -> bool:
@@ -118,6 +125,7 @@ class QueryTable(ArrowTable):
                         f"{self.label}: {PREFIX} takes one query, which begins with SELECT, FROM "
                         "or WITH, and nothing that changes a database"
                     )
+                self._refuse_text(connection, duckdb)
                 # As a subquery: there DuckDB refuses a WITH whose parts write.
                 asked = f"SELECT {what} FROM (\n" + _without_end(self.query, duckdb) + "\n)"
                 self._refuse_writing(connection, asked)
@@ -125,6 +133,19 @@ class QueryTable(ArrowTable):
         except duckdb.Error as error:
             said = " ".join(str(error).partition("\n\nLINE ")[0].split())
             raise TableError(f"{self.label}: {said}") from error
+
+    def _refuse_text(self, connection: Any, duckdb: ModuleType) -> None:
+        """Raise an error if it, or a view or macro that it names, calls a function that runs text."""
+        made, texts = connection.execute(_VIEWS_AND_MACROS).fetchall(), [self.query]
+        for text in texts:
+            plain = text.replace('"', "").lower()
+            named = [sql for name, sql in made if name.replace('"', "").lower() in plain]
+            texts += [sql for sql in named if sql and sql not in texts]
+        if any(_runs_text(text, duckdb) for text in texts):
+            raise TableError(
+                f"{self.label}: query(…) and query_table(…) are not for queries here, because the "
+                "text that they run may change; write it in their place"
+            )
 
     def _refuse_writing(self, connection: Any, query: str) -> None:
         """Raise an error if a step of the plan writes; DuckDB makes the plan without running it."""
@@ -151,6 +172,12 @@ class QueryTable(ArrowTable):
             ) from error
         module: ModuleType = duckdb
         return module
+
+
+def _runs_text(query: str, duckdb: ModuleType) -> bool:
+    text, kinds = query.encode(), duckdb.token_type  # tokens are counted in bytes
+    starts = [start for start, kind in duckdb.tokenize(query) if kind != kinds.comment]
+    return any(_OF_TEXT.match(text, a) and text[b : b + 1] == b"(" for a, b in pairwise(starts))
 
 
 def _without_end(query: str, duckdb: ModuleType) -> str:
