@@ -21,7 +21,9 @@ duckdb = pytest.importorskip("duckdb")
 WRITES = "WITH w AS (COPY (SELECT 7 AS a) TO 'precious.csv' (FORMAT csv)) SELECT 1 AS a"
 INSERTS = "WITH w AS (INSERT INTO t VALUES (7, 7) RETURNING a) SELECT a FROM w"
 SERIALIZED = "json_execute_serialized_sql(json_serialize_sql($s$" + WRITES + "$s$))"
-RANDOM = f"FROM query(CASE WHEN random() < 0.9 THEN 'SELECT 1 AS a' ELSE $q$FROM {SERIALIZED}$q$ END)"
+RANDOM = (
+    f"FROM query(CASE WHEN random() < 0.9 THEN 'SELECT 1 AS a' ELSE $q$FROM {SERIALIZED}$q$ END)"
+)
 
 #: One of each kind of statement, and of each way in which a SELECT could do more than read.
 DOES_MORE = [

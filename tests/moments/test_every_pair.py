@@ -326,7 +326,7 @@ def test_directional_derivatives_of_pytorch(name):
         with torch.autograd.forward_ad.dual_level():
             x = torch.autograd.forward_ad.make_dual(torch.tensor(at), torch.tensor(step))
             if not flows:
-                with pytest.raises(TypeError, match="has a tangent, but .* do not reach through"):
+                with pytest.raises(TypeError, match=r"has a tangent, but .* do not reach through"):
                     value(x)
                 continue
             slope = float(torch.autograd.forward_ad.unpack_dual(value(x)).tangent)

@@ -37,7 +37,7 @@ _READING = re.compile(
 #: The steps of a query plan that write.
 _WRITING = re.compile(r"COPY|INSERT|UPDATE|DELETE|MERGE|CREATE|ALTER|DROP|ATTACH|EXPORT|EXECUTE")
 
-#: Functions that run a text, which may be another one when it runs than when its plan was looked at.
+#: Functions that run a text, which may be another one when it runs than when it was looked at.
 _OF_TEXT = re.compile(rb'"?query(_table)?("|\b)', re.IGNORECASE)
 _VIEWS_AND_MACROS = """
     SELECT view_name, sql FROM duckdb_views() WHERE NOT internal
@@ -135,7 +135,7 @@ class QueryTable(ArrowTable):
             raise TableError(f"{self.label}: {said}") from error
 
     def _refuse_text(self, connection: Any, duckdb: ModuleType) -> None:
-        """Raise an error if it, or a view or macro that it names, calls a function that runs text."""
+        """Raise an error if it, or a view or macro that it names, runs text by a function."""
         made, texts = connection.execute(_VIEWS_AND_MACROS).fetchall(), [self.query]
         for text in texts:
             plain = text.replace('"', "").lower()

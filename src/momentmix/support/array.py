@@ -11,7 +11,7 @@ import datetime
 import re
 import sys
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 import numpy as np
 from array_api_compat import (
