@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
 
-from momentmix.covariance import Kind
+from momentmix.covariance import Kind, Strengths
 from momentmix.distributions.mixture import Mixture
 
 #: Decimal places that count when numbers of about 1 are compared. Later places may be rounding
@@ -99,7 +99,7 @@ class Fit:
     log_likelihoods: tuple[float, ...] = ()  # where each start has ended
     agreement: Agreement | None = None  # how far the starts agree; None without a search
     bound: float = 0.0  # the lower bound that a moment fit had to put on variances, or 0
-    prior_strength: float = 0.0  # in rows; 0 without a prior
+    strengths: Strengths = field(default=Strengths())  # of the prior
     curvature: np.ndarray | None = None  # the negative Hessian of the log posterior, if known
     widths: np.ndarray | None = None  # of the box of a background, in the units of X; (n,)
 
@@ -122,6 +122,6 @@ class Fit:
             n_iter=steps,
             n_passes=before.n_passes + self.n_passes + steps,
             converged=self.converged,
-            prior_strength=self.prior_strength,
+            strengths=self.strengths,
             curvature=self.curvature,
         )

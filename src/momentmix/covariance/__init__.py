@@ -8,7 +8,7 @@ model files; ``covariance_type`` turns a name into the class that fits pass arou
 from momentmix.covariance.base import Bound, Covariance, Kind
 from momentmix.covariance.coordinates import Coordinates, Tangent
 from momentmix.covariance.matrices import Full
-from momentmix.covariance.prior import Anchor, LogNormalPrior, Pull, anchor_rows
+from momentmix.covariance.prior import Anchor, LogNormalPrior, Pull, Strengths, anchor_rows
 from momentmix.covariance.tied import Tied, TiedDiagonal, TiedSpherical
 from momentmix.covariance.validation import (
     COVARIANCE_TYPES,
@@ -40,6 +40,7 @@ __all__ = [
     "Pull",
     "ShapeName",
     "Spherical",
+    "Strengths",
     "Tangent",
     "Tied",
     "TiedDiagonal",

@@ -11,6 +11,15 @@ number of rows, and the prior hardly matters beside many more. It has no scale o
 ratios of covariances count. How alike the covariances of a mixture are can be seen from them, so ν
 can be learned (``LogNormalPrior.learned``).
 
+Where features hardly depend on each other within components, each matrix is also held to the axes
+of the features:
+
+    penalty = τ/2 Σ_k (log det S_k + Σ_i log (S_k⁻¹)_ii),   S_k in the units of X.
+
+It is the least penalty of τ rows with a diagonal covariance, over all diagonals, so it has no scale
+either; 1 / (S_k⁻¹)_ii is the diagonal that is best. The bracket is minus the log determinant of the
+partial correlations. Rotations of X change it, so τ is 0 unless the rows clearly ask for it.
+
 The anchor is for data with gaps: each component gets a few artificial rows with a common
 covariance. The variance in a direction that involves many features is known only from rows that
 show all these features. If gaps leave few such rows, covariances that are all flat in that
@@ -27,7 +36,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy.special import gammaln
@@ -47,6 +56,13 @@ SHARES = 2.0 ** np.arange(-1, 9)
 SPREAD = 8.0
 
 
+class Strengths(NamedTuple):
+    """How firm a prior is, in rows: ν and τ; 0 without a prior."""
+
+    alike: float = 0.0
+    diagonal: float = 0.0
+
+
 def _group_means(values: np.ndarray, groups: int) -> np.ndarray:
     """The mean over the components of each mixture, repeated for each component."""
     by_group = values.reshape(groups, -1, *values.shape[1:])
@@ -60,6 +76,7 @@ class LogNormalPrior:
     ``pull`` does the arithmetic for variances or matrices; each variance occurs ``times`` times in
     Σ. The prior has no effect on a single covariance or on one that all components share. If the
     ``customary`` strength is given, the strength of a fit is learned, with that as a first guess.
+    Matrices are held to the axes of the features, x = ``axes`` z + c, by ``diagonal`` rows.
     """
 
     pull: type[Pull]
@@ -67,6 +84,20 @@ class LogNormalPrior:
     times: int = 1
     centre: np.ndarray | None = None
     customary: float | None = None
+    axes: Any = None
+    diagonal: float = 0.0
+
+    @property
+    def strengths(self) -> Strengths:
+        return Strengths(self.strength, self.diagonal)
+
+    def of_strengths(self, found: Strengths) -> LogNormalPrior:
+        """The same with the strengths that a fit has found."""
+        return replace(self, strength=found.alike, diagonal=found.diagonal)
+
+    def along(self, axes: np.ndarray | float) -> LogNormalPrior:
+        """The same in coordinates z, where x = ``axes`` z + c, so that τ can be learned."""
+        return replace(self, axes=np.asarray(axes)) if self.pull.joint else self
 
     def at(self, covariances: np.ndarray, groups: int = 1) -> Pull:
         """Evaluate the prior at the covariances of some mixtures, stored one after the other."""
@@ -93,30 +124,46 @@ class LogNormalPrior:
 
     def pool(self, counts: np.ndarray, scatter: np.ndarray) -> np.ndarray:
         """Initial covariances, as if the prior's rows had the pooled covariance of all rows."""
+        if self.diagonal:
+            turned = self.axes @ scatter @ self.axes.T
+            counts, scatter = self.hold(counts, scatter, np.diagonal(turned, axis1=1, axis2=2))
         rows = counts.reshape(-1, *[1] * (scatter.ndim - 1))
         common = np.tensordot(counts / counts.sum(), scatter, axes=1)
         return np.asarray((rows * scatter + self.strength * common) / (rows + self.strength))
 
+    def hold(
+        self, counts: np.ndarray, scatter: np.ndarray, variances: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Counts and scatter with the rows along the axes, of these variances (m, n) in X."""
+        inverse, own = np.linalg.inv(self.axes), counts[:, None, None]
+        rows = self.diagonal * (inverse * variances[:, None, :]) @ inverse.T
+        return counts + self.diagonal, (own * scatter + rows) / (own + self.diagonal)
+
     def beside(self, rows: float) -> LogNormalPrior:
         """The same, with at most ``MOST_STRENGTH`` times the strength of the rows it is beside."""
-        return replace(self, strength=min(self.strength, MOST_STRENGTH * rows))
+        return self.of_strengths(Strengths(*np.minimum(self.strengths, MOST_STRENGTH * rows)))
 
     def about(self, centre: np.ndarray) -> LogNormalPrior:
         """The same prior with L fixed at ``centre``."""
         return replace(self, centre=centre)
 
     def learned(self, counts: np.ndarray, scatter: np.ndarray, at: Pull) -> LogNormalPrior:
-        """The same with the strength under which the scatter C_k of n_k rows is most probable.
+        """The same with the strengths under which the scatter C_k of n_k rows is most probable.
 
         ``at`` is the prior at the covariances of the fit, and ``counts`` (m,) are the n_k.
         """
         if self.customary is None or len(counts) < 2:
             return self
-        rows, size = self.times * np.maximum(counts - 1, 0), scatter.shape[-1] if at.joint else 1
-        spectra = self.times * counts[:, None] * np.maximum(at.spectra(scatter), 0)
-        degrees = self.times * self.customary * SHARES + size + 1
-        evidence = log_evidence(degrees, rows, spectra, size) - np.log(SHARES) ** 2 / SPREAD
-        return replace(self, strength=float(self.customary * SHARES[np.argmax(evidence)]))
+        customary, size = self.customary, scatter.shape[-1] if at.joint else 1
+        rows, degrees = self.times * np.maximum(counts - 1, 0), self.times * customary * SHARES
+
+        def likeliest(spectra: np.ndarray) -> float:
+            spectra = self.times * counts[:, None] * np.maximum(spectra, 0)
+            evidence = log_evidence(degrees + size + 1, rows, spectra, size)
+            return float(customary * SHARES[np.argmax(evidence - np.log(SHARES) ** 2 / SPREAD)])
+
+        alike, *others = map(likeliest, at.spectra(scatter))
+        return self.of_strengths(Strengths(alike, *(one * (one > customary) for one in others)))
 
 
 #: The halvings of an interval of log scales of a few units, which leave an error of about 1e-8.
@@ -168,8 +215,11 @@ class Pull(ABC):
     def __init__(self, prior: LogNormalPrior, covariances: np.ndarray, groups: int) -> None: ...
 
     @abstractmethod
-    def spectra(self, scatter: np.ndarray) -> np.ndarray:
-        """The eigenvalues of Λ^(-1/2) C_k Λ^(-1/2) for Λ = exp L and scatter C_k; (m, any)."""
+    def spectra(self, scatter: np.ndarray) -> list[np.ndarray]:
+        """The eigenvalues of Λ^(-1/2) C_k Λ^(-1/2) for scatter C_k and Λ = exp L; (m, any).
+
+        If axes are known, also those for the diagonals of Σ_k along them in place of Λ.
+        """
 
     @abstractmethod
     def gradients(self) -> np.ndarray:
@@ -203,8 +253,8 @@ class PullOfVariances(Pull):
         squares = (self.away**2).reshape(len(logs), -1).sum(axis=1)
         self.penalties = prior.strength / 4 * prior.times * squares
 
-    def spectra(self, scatter: np.ndarray) -> np.ndarray:
-        return np.asarray((scatter / np.exp(self.centre)).reshape(len(scatter), -1))
+    def spectra(self, scatter: np.ndarray) -> list[np.ndarray]:
+        return [(scatter / np.exp(self.centre)).reshape(len(scatter), -1)]
 
     def gradients(self) -> np.ndarray:
         return np.asarray(self.strength / 2 * self.prior.times * self.away / self.variances)
@@ -236,6 +286,13 @@ class PullOfMatrices(Pull):
         away = logarithms - self.centre
         self.penalties = prior.strength / 4 * np.sum(away * away, axis=(1, 2))
         self.away = turned @ away @ self.vectors
+        if prior.diagonal:
+            inverse = np.linalg.inv(prior.axes)
+            self.along = turned @ inverse  # (m, n, n)
+            self.variances = 1 / np.sum(self.along**2 / self.values[:, :, None], axis=1)
+            volume = 2 * np.linalg.slogdet(inverse)[1]
+            bracket = np.sum(self.logs - np.log(self.variances), axis=1) - volume
+            self.penalties = self.penalties + prior.diagonal / 2 * bracket
 
     def _slopes(self) -> np.ndarray:
         """∂log_Σ B has the entries (log d_i - log d_j) / (d_i - d_j) B_ij in the eigenvectors."""
@@ -245,17 +302,26 @@ class PullOfMatrices(Pull):
         slopes = (logs[:, :, None] - logs[:, None, :]) / np.where(near, 1.0, gaps)
         return np.where(near, 1 / values[:, :, None], slopes)
 
-    def spectra(self, scatter: np.ndarray) -> np.ndarray:
+    def spectra(self, scatter: np.ndarray) -> list[np.ndarray]:
         values, vectors = eigen(self.centre[0])
-        whitener = vectors * np.exp(-values / 2)
-        return eigen(whitener.T @ scatter @ whitener)[0]
+        sides, axes = [np.exp(-values / 2)[:, None] * vectors.T], self.prior.axes
+        if axes is not None and len(values) > 1:
+            variances = np.diagonal(axes @ self.matrices @ axes.T, axis1=1, axis2=2)
+            sides.append(axes / np.sqrt(variances)[:, :, None])
+        return [eigen(side @ scatter @ side.swapaxes(-1, -2))[0] for side in sides]
 
     def gradients(self) -> np.ndarray:
-        inside = self._slopes() * self.away
-        return np.asarray(self.strength / 2 * self.vectors @ inside @ self.vectors.swapaxes(1, 2))
+        inside = self.strength * self._slopes() * self.away
+        if self.prior.diagonal:
+            sides = self.along / self.values[:, :, None]
+            held = (sides * self.variances[:, None, :]) @ sides.swapaxes(1, 2)
+            inside -= self.prior.diagonal * (held - np.eye(len(held[0])) / self.values[:, :, None])
+        return np.asarray(self.vectors @ inside @ self.vectors.swapaxes(1, 2) / 2)
 
     def step(self, counts: np.ndarray, scatter: np.ndarray) -> np.ndarray:
         nu, values = self.strength, self.values
+        if self.prior.diagonal:
+            counts, scatter = self.prior.hold(counts, scatter, self.variances)
         pulled = values[:, :, None] * values[:, None, :] * self._slopes() * self.away
         pulled = self.vectors @ pulled @ self.vectors.swapaxes(1, 2)
         furthest = np.max(np.diagonal(self.away, axis1=1, axis2=2), axis=1)

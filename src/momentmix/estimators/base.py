@@ -558,7 +558,7 @@ class MixtureEstimator(DensityMixin, BaseEstimator):
         self.lower_bounds_ = list(fit.log_likelihoods)
         self.agreement_ = fit.agreement
         self.log_posterior_ = float(fit.log_posterior)
-        self.prior_strength_ = float(fit.prior_strength)
+        self.prior_strength_, self.diagonal_strength_ = map(float, fit.strengths)
 
     def _as_given(self, array: np.ndarray) -> Any:
         """The array in the library and precision of the rows, and on their device."""

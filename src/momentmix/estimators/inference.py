@@ -295,8 +295,11 @@ class InferenceEstimator(MixturePredictions):
                 "a fit with goal='clusters' is not at the maximum of the likelihood, from which "
                 "errors and the bootstrap follow; fit the same rows with goal='density'"
             )
-        if plan.prior is not None:  # its strength may have been found by the fit
-            plan = replace(plan, prior=plan.kind.prior(plan.n, self.prior_strength_))
+        if plan.prior is not None:  # its strengths may have been found by the fit
+            prior = plan.kind.prior(plan.n, self.prior_strength_)
+            if prior is not None:
+                prior = replace(prior, diagonal=self.diagonal_strength_)
+            plan = replace(plan, prior=prior)
         return self._problem(data, plan), plan
 
 

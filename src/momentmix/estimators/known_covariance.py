@@ -199,6 +199,7 @@ class KnownCovarianceMixture(MomentEstimator):
         "agreement_",
         "log_posterior_",
         "prior_strength_",
+        "diagonal_strength_",
     )
     _parameter_constraints: ClassVar[dict[str, list[object]]] = {
         **{name: SHARED_CONSTRAINTS[name] for name in (

@@ -234,8 +234,7 @@ def keep_background_if_it_pays(problem: Problem, plan: Plan, fit: Fit) -> Fit:
     likelihood = problem.here
     if problem.widths is None or likelihood is None:
         return fit
-    if (prior := likelihood.target.prior) is not None:  # the fit may have learned its strength
-        likelihood = likelihood.with_prior(replace(prior, strength=fit.prior_strength))
+    likelihood = likelihood.of_strengths(fit.strengths)
     likelihood, fit = thin_background(likelihood, plan, fit)
     box = likelihood.target.box
     fit = replace(fit, widths=None if box is None else box.widths)

@@ -13,7 +13,7 @@ from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
-from momentmix.covariance import Anchor, Bound, Kind, LogNormalPrior, Pull
+from momentmix.covariance import Anchor, Bound, Kind, LogNormalPrior, Pull, Strengths
 from momentmix.fit import DIGITS, Fit, Parameters, outlier_share
 from momentmix.rows.memory import Box, MemoryRows, Rows, Sums
 from momentmix.solvers import Anderson
@@ -56,9 +56,9 @@ class Target:
         return self if self.prior is None else replace(self, prior=self.prior.beside(count))
 
     @property
-    def strength(self) -> float:
-        """The strength of the prior, in rows; 0 if there is none."""
-        return 0.0 if self.prior is None else self.prior.strength
+    def strengths(self) -> Strengths:
+        """The strengths of the prior, in rows; 0 if there is none."""
+        return Strengths() if self.prior is None else self.prior.strengths
 
     @property
     def most_outliers(self) -> float:
@@ -153,6 +153,9 @@ PATIENCE = 20
 #: The EM steps that fit a single component to rows with gaps or noise. This is a round number that
 #: was not tuned; the result need not be exact, because EM or a comparison of splits follows.
 SINGLE_STEPS = 20
+#: Strengths change the fit that they are learned from, so this is repeated, at most so many times.
+#: Of some 70 tables, pairs of overlapping balls changed most, and settled within these rounds.
+ROUNDS = 4
 
 Somewhere = TypeVar("Somewhere", bound=Rows, covariant=True)
 
@@ -207,9 +210,9 @@ class Likelihood(Generic[Somewhere]):
         return Step(values, values - penalties / count, after)
 
     def learn(self, parameters: Parameters) -> Likelihood[Somewhere]:
-        """The same with the strength of the prior that a fit suggests: one pass over the rows.
+        """The same with the strengths of the prior that a fit suggests: one pass over the rows.
 
-        Rows elsewhere are so many that the strength hardly matters, so it stays.
+        Rows elsewhere are so many that the strengths hardly matter, so they stay.
         """
         prior = self.target.prior
         if prior is None or prior.customary is None or not isinstance(self.rows, MemoryRows):
@@ -220,7 +223,12 @@ class Likelihood(Generic[Somewhere]):
         scatter = self.target.kind.estimate(shares, firsts / safe, seconds / safe)
         at = prior.at(parameters.covariances)
         learned = prior.learned(self.rows.count * shares, scatter, at)
-        return self if learned.strength == prior.strength else self.with_prior(learned)
+        return self if learned.strengths == prior.strengths else self.with_prior(learned)
+
+    def of_strengths(self, found: Strengths) -> Likelihood[Somewhere]:
+        """The same with strengths of the prior that a fit may have learned."""
+        prior = self.target.prior
+        return self if prior is None else self.with_prior(prior.of_strengths(found))
 
     def with_prior(self, prior: LogNormalPrior) -> Likelihood[Somewhere]:
         """The same with another prior."""
@@ -244,7 +252,7 @@ class Likelihood(Generic[Somewhere]):
         """
         target = self.target
         start = target.restricted(target.with_room_for_background(parameters))
-        run, i = _Run(start, target.strength), 0
+        run, i = _Run(start, target.strengths), 0
         for i in range(1, max_iter + 2):
             if run.parameters is not run.after:  # where no step has led
                 run.parameters = self.target.restricted(run.parameters)
@@ -271,24 +279,20 @@ class Likelihood(Generic[Somewhere]):
                 callback(i, run.log_likelihood)
         return run.result(min(i, max_iter))
 
-    def fit_and_learn(
-        self,
-        parameters: Parameters,
-        *,
-        tol: float,
-        max_iter: int,
-        callback: Callable[[int, float], None] | None = None,
-    ) -> Fit:
-        """The same, and once more if the end suggests another strength of the prior.
+    def settle(self, fit: Fit, tol: float, max_iter: int) -> tuple[Likelihood[Somewhere], Fit]:
+        """A fit again with the strengths that it suggests, until these stay, and the likelihood.
 
-        ``n_passes`` of the result are those before its last run.
+        ``n_passes`` of the result are the steps of the runs before its last, that of ``fit`` too.
         """
-        first = self.fit(parameters, tol=tol, max_iter=max_iter, callback=callback)
-        again = self.learn(first.parameters) if first.converged else self
-        if again is self:
-            return first
-        last = again.fit(first.parameters, tol=tol, max_iter=max_iter, callback=callback)
-        return replace(last, n_passes=first.n_iter)
+        likelihood = self
+        for _ in range(ROUNDS):
+            again = likelihood.learn(fit.parameters)
+            if again is likelihood:
+                break
+            passes = fit.n_passes + fit.n_iter
+            fit = again.fit(fit.parameters, tol=tol, max_iter=max_iter)
+            likelihood, fit = again, replace(fit, n_passes=passes)
+        return likelihood, fit
 
     def try_steps(self, starts: Sequence[Parameters], steps: int) -> list[Fit]:
         """A few EM steps from each start, all at once."""
@@ -315,7 +319,7 @@ class Likelihood(Generic[Somewhere]):
                 log_likelihood=float(one),
                 log_posterior=float(other),
                 n_iter=steps,
-                prior_strength=self.target.strength,
+                strengths=self.target.strengths,
             )
             for end, (one, other) in zip(ends, values, strict=True)
         ]
@@ -405,8 +409,8 @@ class _Run:
     The best is the last one, unless rounding has kept a step from gaining.
     """
 
-    def __init__(self, start: Parameters, strength: float) -> None:
-        self.strength = strength  # of the prior
+    def __init__(self, start: Parameters, strengths: Strengths) -> None:
+        self.strengths = strengths  # of the prior
         self.parameters = self.last = self.after = start
         self.log_posterior = self.log_likelihood = -np.inf
         self._best = start, -np.inf, -np.inf  # with its log-likelihood and log-posterior
@@ -472,7 +476,7 @@ class _Run:
             log_posterior=log_posterior,
             n_iter=n_iter,
             converged=converged,
-            prior_strength=self.strength,
+            strengths=self.strengths,
         )
 
 

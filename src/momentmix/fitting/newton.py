@@ -232,7 +232,7 @@ def climb_by_scoring(
                     log_likelihood=value,
                     log_posterior=log_posterior,
                     n_iter=passes,
-                    prior_strength=target.strength,
+                    strengths=target.strengths,
                 )
                 if callback is not None:
                     callback(passes, value)

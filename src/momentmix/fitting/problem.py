@@ -313,7 +313,8 @@ def target_of(data: RowData, plan: Plan, frame: Frame, floors: Floors) -> Target
         box = Box(plan.outliers.widths, frame.log_volume, plan.outliers.most)
     anchor = _anchor(plan, data.gaps)
     sharpness, bound = plan.sharpness, floors.bound
-    target = Target(plan.kind, bound, None, plan.prior, anchor, box, sharpness)
+    prior = None if plan.prior is None else plan.prior.along(frame.factor)
+    target = Target(plan.kind, bound, None, prior, anchor, box, sharpness)
     return target.beside(data.count)
 
 

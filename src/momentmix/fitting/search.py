@@ -181,17 +181,14 @@ class LikelihoodSearch:
         self.callback("likelihood", result.log_likelihood)
 
     def _learned(self, fit: Fit) -> Fit:
-        """The first optimum, fitted again with the strength of the prior that it suggests.
+        """The first optimum, fitted again with the strengths of the prior that it suggests.
 
-        The search goes on with this strength, so that all later optima can be compared.
+        The search goes on with these strengths, so that all later optima can be compared.
         """
-        likelihood = self.likelihood.learn(fit.parameters)
-        if likelihood is self.likelihood:
-            return fit
-        self.likelihood = likelihood
-        again = likelihood.fit(fit.parameters, tol=self.rough, max_iter=self.max_iter)
-        self.n_iter += again.n_iter
-        self._log_posteriors = [again.log_posterior]
+        likelihood, again = self.likelihood.settle(fit, self.rough, self.max_iter)
+        if likelihood is not self.likelihood:
+            self.likelihood, self._log_posteriors = likelihood, [again.log_posterior]
+            self.n_iter += again.n_passes + again.n_iter - fit.n_passes - fit.n_iter
         return again
 
     def _try_anyway(self, best: Fit) -> None:

@@ -91,7 +91,7 @@ def _search(
     if not plan.cross_validated or here is None or here.target.prior is None or stopped():
         return fit
     prior = cross_validate(here, here.target.prior, fit.parameters, rng)
-    if stopped() or prior.strength == fit.prior_strength:
+    if stopped() or prior.strengths == fit.strengths:
         return fit
     other = replace(likelihood, target=replace(likelihood.target, prior=prior))
     again = _climb(problem, other, plan, start, rng)
@@ -137,9 +137,12 @@ def _climb(
 def _run_em(likelihood: Likelihood[Rows], fit: Fit, plan: Plan, rng: np.random.Generator) -> Fit:
     """EM from the parameters of a fit."""
     with Progress(plan.verbose, plan.max_iter, "EM steps") as progress:
-        result = likelihood.learn(fit.parameters).fit_and_learn(
+        likelihood = likelihood.learn(fit.parameters)
+        result = likelihood.fit(
             fit.parameters, tol=plan.tol, max_iter=plan.max_iter, callback=progress.step
         )
+        if result.converged:
+            result = likelihood.settle(result, plan.tol, plan.max_iter)[1]
     values = fit.log_likelihoods or (result.log_likelihood,)
     return replace(result.after(fit), log_likelihoods=values)
 

@@ -339,7 +339,7 @@ class _Fits:
         self.alone[m] = Found(problem, plan, fit)
         self._made.pop(m, None)
         whole = likelihood_in(problem)
-        same = self.sample.rows is whole.rows and fit.prior_strength == whole.target.strength
+        same = self.sample.rows is whole.rows and fit.strengths == whole.target.strengths
         if same and plan.outliers is None and self[m] is self.alone[m]:
             search.improve(m, fit)
 
@@ -453,7 +453,7 @@ def better_of(found: Found, alone: Found | None) -> Found:
         return found
     if found.plan.outliers is not None:
         found = replace(found, fit=keep_background_if_it_pays(found.problem, found.plan, found.fit))
-    if found.fit.prior_strength != alone.fit.prior_strength and not alone.fit.interrupted:
+    if found.fit.strengths != alone.fit.strengths and not alone.fit.interrupted:
         found = replace(found, fit=_under_the_prior_of(alone, found))
     ours, theirs = (
         (-one.collapsed, one.fit.log_posterior + least)
@@ -467,8 +467,7 @@ def better_of(found: Found, alone: Found | None) -> Found:
 def _under_the_prior_of(other: Found, found: Found) -> Fit:
     """The fit, once more with the strength of the prior that another has found."""
     plan, likelihood = found.plan, likelihood_in(found.problem)
-    assert plan.prior is not None
-    likelihood = likelihood.with_prior(replace(plan.prior, strength=other.fit.prior_strength))
+    likelihood = likelihood.of_strengths(other.fit.strengths)
     again = likelihood.fit(found.fit.parameters, tol=plan.tol, max_iter=plan.max_iter)
     return again.after(found.fit)
 
