@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.linalg import eigh, logm
-from scipy.optimize import minimize_scalar
+from scipy.optimize import minimize, minimize_scalar
 from scipy.stats import gamma, invgamma, invwishart, ortho_group
 from sklearn.datasets import load_iris, load_wine
 from sklearn.metrics import adjusted_rand_score
@@ -18,10 +18,10 @@ from sklearn.preprocessing import StandardScaler
 
 from likelihoods import row_likelihood
 from momentmix import CollapseWarning, GaussianMixture, Mixture, SharedValueWarning
-from momentmix.covariance import Diagonal, Full, Tied, covariance_type
+from momentmix.covariance import Diagonal, Full, Strengths, Tied, covariance_type
 from momentmix.covariance.prior import SHARES, log_evidence
 from momentmix.datasets import paper_mixture
-from momentmix.fit import Parameters
+from momentmix.fit import Fit, Parameters
 from momentmix.fitting.em import from_responsibilities
 from momentmix.matching.orders import customary_order
 from momentmix.rows.frame import Frame
@@ -156,21 +156,27 @@ def _awkward(seed, p, n, style, decimals):
 
 @settings(max_examples=60, deadline=None)
 # The covariance is on its floor in two directions, and rounding decides what a step gains.
-@example(X=_awkward(1, 8, 3, "repeated", 0), kind="tied", strength=0.0, m=2, seed=1, weighted=True)
+@example(
+    X=_awkward(1, 8, 3, "repeated", 0), kind="tied", strength=0.0, diagonal=0.0, m=2, seed=1,
+    weighted=True,
+)  # fmt: skip
 @given(
     X=rows_of,
     kind=st.sampled_from(TYPES),
     strength=st.sampled_from([0.0, 0.5, 5.0, 60.0]),
+    diagonal=st.sampled_from([0.0, 5.0, 300.0]),
     m=st.integers(2, 4),
     seed=st.integers(0, 1000),
     weighted=st.booleans(),
 )
-def test_em_never_lowers_the_penalised_likelihood(X, kind, strength, m, seed, weighted):
+def test_em_never_lowers_the_penalised_likelihood(X, kind, strength, diagonal, m, seed, weighted):
     rng = np.random.default_rng(seed)
     weights = rng.lognormal(0, 1, len(X)) if weighted else np.ones(len(X))
     weights /= weights.sum()
     frame = Frame.of_samples(covariance_type(kind), X, weights)
     prior = covariance_type(kind).prior(X.shape[1], strength)
+    if prior is not None and kind == "full":
+        prior = prior.along(frame.factor).of_strengths(Strengths(strength, diagonal))
     floor = frame.bound(1e-6, rounding_variances(X))
     likelihood = row_likelihood(frame.apply(X), weights, covariance_type(kind), floor, prior=prior)
     start = from_responsibilities(likelihood, rng.dirichlet(np.ones(m), len(X)))
@@ -433,6 +439,81 @@ def test_a_fit_learns_how_alike_its_shapes_are(kind):
         assert np.all(np.isfinite(again.standard_errors(X).means))
 
 
+def held_to_axes(rng, n=3, m=2):
+    """A prior with both strengths in some coordinates, matrices there, and the same in X."""
+    axes = rng.normal(size=(n, n))
+    prior = Full.prior(n, 4.0).along(axes).of_strengths(Strengths(4.0, 7.0))
+    array = covariances("full", rng, m, n)
+    return prior, array, axes @ array @ axes.T
+
+
+def test_the_second_penalty_is_that_of_the_best_diagonal(rng):
+    """Of 7 rows with a diagonal covariance, which an optimiser looks for."""
+    prior, array, in_features = held_to_axes(rng)
+    expected = penalty("full", array, 4.0)
+    for S in in_features:
+
+        def cost(logs, S=S):
+            D = np.exp(logs)
+            return 3.5 * (np.trace(np.linalg.solve(S, np.diag(D))) + np.linalg.slogdet(S)[1]
+                          - logs.sum() - 3)  # fmt: skip
+
+        expected += minimize(cost, np.log(np.diag(S)), method="BFGS", options={"gtol": 1e-9}).fun
+    np.testing.assert_allclose(prior.at(array).penalties.sum(), expected, rtol=1e-7)
+    change = rng.normal(size=array.shape)
+    change += change.swapaxes(1, 2)
+
+    def value(t):
+        return prior.at(array + t * change).penalties.sum()
+
+    slope = (value(1e-5) - value(-1e-5)) / 2e-5
+    np.testing.assert_allclose(np.sum(prior.at(array).gradients() * change), slope, rtol=1e-6)
+
+
+def test_em_ends_where_both_penalties_and_the_likelihood_balance(rng):
+    X = IRIS[::3] @ np.diag([1.0, 10, 0.1, 3])
+    frame = Frame.of_samples(Full, X, None)
+    prior = Full.prior(4, 10.0).along(frame.factor).of_strengths(Strengths(10.0, 40.0))
+    likelihood = row_likelihood(frame.apply(X), None, Full, 1e-9, prior=prior)
+    R = np.eye(2)[(X[:, 2] > X[:, 2].mean()).astype(int)]
+    fit = likelihood.fit(from_responsibilities(likelihood, R), tol=1e-14, max_iter=5000)
+
+    def worth(change):
+        return likelihood.evaluate(Fit(fit.parameters._replace(covariances=array + change)))
+
+    array = fit.parameters.covariances
+    root = np.linalg.cholesky(array)
+    for _ in range(4):
+        change = rng.normal(size=array.shape) * 1e-4
+        change = root @ (change + change.swapaxes(1, 2)) @ root.swapaxes(1, 2)
+        slope = worth(change).log_posterior - worth(-change).log_posterior
+        assert abs(slope) / 2e-4 < 1e-4
+    # The value is that of the rows in other units and in another order of the columns.
+    A = np.diag([2.0, 0.3, 7.0, 100.0])[[2, 0, 3, 1]]
+    other = Frame.of_samples(Full, X @ A.T, None)
+    moved = row_likelihood(other.apply(X @ A.T), None, Full, 1e-9, prior=prior.along(other.factor))
+    again = moved.fit(from_responsibilities(moved, R), tol=1e-14, max_iter=5000)
+    np.testing.assert_allclose(again.log_posterior, fit.log_posterior, rtol=1e-10)
+
+
+def test_a_fit_learns_whether_features_depend_on_each_other(rng):
+    """Balls that overlap in many columns are found; correlations turn with the rows."""
+    labels = np.repeat([0, 1], 400)
+    balls = (rng.normal(size=(800, 16)) + 0.8 * labels[:, None]) * rng.lognormal(0, 2, 16)
+    fit = GaussianMixture(2, random_state=0).fit(balls)
+    assert fit.diagonal_strength_ > 400
+    plain = GaussianMixture(2, covariance_type="tied-diag", random_state=0).fit(balls)
+    found, best = (adjusted_rand_score(labels, one.predict(balls)) for one in (fit, plain))
+    assert found > best - 0.05 > 0.6
+    assert np.all(np.isfinite(fit.standard_errors(balls).means))
+    L = rng.normal(size=(2, 4, 4))
+    related = np.einsum("pi,pij->pj", rng.normal(size=(800, 4)), L[labels]) + 6 * labels[:, None]
+    turn = ortho_group.rvs(4, random_state=0)
+    one, two = (GaussianMixture(2, random_state=0).fit(X) for X in (related, related @ turn))
+    assert one.diagonal_strength_ == two.diagonal_strength_ == 0
+    np.testing.assert_allclose(one.log_posterior_, two.log_posterior_, rtol=1e-6)
+
+
 def test_gaps_and_backgrounds_learn_too():
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 2, 300)
@@ -443,6 +524,7 @@ def test_gaps_and_backgrounds_learn_too():
     for rows, outliers in ((gaps, None), (odd, "auto")):
         fit = GaussianMixture(2, outliers=outliers, random_state=0).fit(rows)
         assert fit.prior_strength_ >= 8 * usual
+        assert fit.diagonal_strength_ >= 4 * usual
 
 
 def test_a_number_is_a_strength_and_bad_ones_are_refused():
