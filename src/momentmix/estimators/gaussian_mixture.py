@@ -346,6 +346,9 @@ class GaussianMixture(OutlierAnswers, InferenceEstimator):
     prior_strength_ : float
         The strength of the prior, in rows; 0 if there is none. With "auto" it was learned: more
         than 3n - 1 (or 2) rows say that the shapes are alike, and fewer that they differ.
+    diagonal_strength_ : float
+        How many rows hold full covariances to the axes of the features. With "auto" they were
+        learned; 0 if features depend on each other, or there is no such prior.
     collapsed_ : ndarray of int
         The components that rest on too few rows, or have no width in some direction. There is a
         warning about them, and BIC and AIC mean little then.
@@ -362,7 +365,8 @@ class GaussianMixture(OutlierAnswers, InferenceEstimator):
     Notes
     -----
     EM [1]_ maximises the log-likelihood less ν/4 Σ_k ‖log Σ_k - L‖², where L is the mean of the
-    log Σ_k and ν the strength of the prior. Repairs exchange a merge for a split, an idea of [2]_.
+    log Σ_k and ν the strength of the prior. Where features hardly depend on each other, τ/2 times
+    minus the log determinants of the partial correlations is subtracted too. Repairs exchange a merge for a split, an idea of [2]_.
 
     References
     ----------

@@ -691,7 +691,9 @@ class FitSummary:
             how = "The shapes of the components differ"
         else:
             how = "The shapes of the components are about as alike as is usual"
-        return f"{how}: the prior that holds them together counts for {strength:,.3g} rows each."
+        axes = self.estimator.diagonal_strength_
+        apart = f", and {axes:,.3g} rows hold them to the axes of the columns" if axes else ""
+        return f"{how}: the prior that holds them together counts for {strength:,.3g} rows{apart}."
 
     @property
     def limit(self) -> str:
