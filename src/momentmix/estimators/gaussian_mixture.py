@@ -366,7 +366,8 @@ class GaussianMixture(OutlierAnswers, InferenceEstimator):
     -----
     EM [1]_ maximises the log-likelihood less ν/4 Σ_k ‖log Σ_k - L‖², where L is the mean of the
     log Σ_k and ν the strength of the prior. Where features hardly depend on each other, τ/2 times
-    minus the log determinants of the partial correlations is subtracted too. Repairs exchange a merge for a split, an idea of [2]_.
+    minus the log determinants of the partial correlations is subtracted too. Repairs
+    exchange a merge for a split, an idea of [2]_.
 
     References
     ----------
