@@ -691,7 +691,7 @@ class FitSummary:
             how = "The shapes of the components differ"
         else:
             how = "The shapes of the components are about as alike as is usual"
-        axes = self.estimator.diagonal_strength_
+        axes = getattr(self.estimator, "diagonal_strength_", 0.0)
         apart = f", and {axes:,.3g} rows hold them to the axes of the columns" if axes else ""
         return f"{how}: the prior that holds them together counts for {strength:,.3g} rows{apart}."
 
