@@ -107,11 +107,11 @@ def test_a_background_is_one_more_term(X):
 
 
 def overlapping():
-    """A broad cluster, and two narrow ones in it, beside a round one of their width together."""
+    """Four round clusters that overlap and have heavy tails."""
     rng = np.random.default_rng(4)
-    centres = 2.6 * np.array([[0, 0], [1, 0], [0.5, 0.87], [1.5, 0.87]])
+    centres = 3.1 * np.array([[0, 0], [1, 0], [0.5, 0.87], [1.5, 0.87]])
     labels = np.repeat(np.arange(4), 300)
-    return centres[labels] + rng.normal(size=(1200, 2)), labels
+    return centres[labels] + rng.standard_t(5, size=(1200, 2)), labels
 
 
 def test_each_goal_is_best_at_its_own_objective():
@@ -122,7 +122,7 @@ def test_each_goal_is_best_at_its_own_objective():
     ours, theirs = (sharpened(f.mixture_, X, SHARPNESS) for f in (grouped, dense))
     assert ours > theirs
     found = [adjusted_rand_score(labels, f.predict(X)) for f in (grouped, dense)]
-    assert found[0] >= found[1]
+    assert found[0] > found[1] + 0.1
     # What is said of the fit is said of its parameters.
     for fit in (dense, grouped):
         expected = float(np.mean(logsumexp(joint(fit.mixture_, X), axis=1)))
