@@ -351,6 +351,7 @@ def test_known_values():
         ("a|4,10,733%\nb|7,83,705%\n", [410733, 783705]),
         ("Total amount\n-€ 96.68\n€ 169.73\n€ 100.48\n", [-96.68, 169.73, 100.48]),
         ("x\n\u22121.5\n2.5\n\u22123.5\n", [-1.5, 2.5, -3.5]),
+        ('day,"Price (€)"\n2023-01-01,-29 031.5\n2023-02-02,-9 446.2\n', [-29031.5, -9446.2]),
     ],
 )
 def test_marks_between_thousands(text, values):
@@ -366,6 +367,7 @@ def test_marks_between_thousands(text, values):
     [
         ("1,25\n3,50\n0,75\n", "--sep ';' --decimal ',' takes each for one number"),
         ("x\n46 868\n102 056\n9 145\n", "takes each for one number"),
+        ("Price (€)\n10 899\n14 372\n9 920\n", "takes each for one number"),
         ("a;6,206\nb;7,685\nc;3,729\n", "--decimal . reads them as thousands"),
         ("a;346\nb;1.110\nc;950\nd;0\n", "--decimal , reads them as thousands"),
         ("A,NA\nB,2\nC,3\n", "was taken for the names of the columns"),

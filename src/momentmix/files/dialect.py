@@ -164,6 +164,7 @@ def _separator(
         if len(top) == width - 1:  # rows have names, or end with a separator
             below = separator in "\t " or not any(row[-1] for row in rows)
             below |= len(rows[0]) == width and not any(as_number(x) < np.inf for x in rows[0])
+        below &= not any('"' in cell for cell in top)  # it would cut what quotes hold together
         if width == 1 and separator != ",":
             below &= decimal == "." or "," not in top[0]
         filled = [cell for row in rows for cell in row if not is_gap(cell, options.gaps)]
@@ -237,7 +238,9 @@ class _Head:
 
     def _say_what_else(self) -> None:
         """What else the lines can mean: one number each, or marks between thousands."""
-        below = [line.text for line in self.lines[len(self.rows[0]) != self.cells :]]
+        # A name may have blanks, so that as many names as cells prove nothing then.
+        names = len(self.rows[0]) != self.cells or self.separator == " "
+        below = [line.text for line in self.lines[names:]]
         whole = [d for d in ".," if below and all(as_number(t, d) < np.inf for t in below)]
         if self.options.separator is None and self.cells > 1 and whole:
             self.said.append(
