@@ -8,7 +8,7 @@ with that of each labelling; what counts is the labelling that it comes nearest 
 
 What is measured is kept in ``results/suites.json``, and what is there is not measured again, so a
 run can be interrupted: ``python benchmarks/suites.py --battery fcps --methods default,sk10``. At
-the end, the tables of README.md are written anew from that file. All run on one thread. Times are
+the end, the figures of pages are written anew from that file. All run on one thread. Times are
 CPU times, in which R's start counts.
 """
 
@@ -337,6 +337,7 @@ def draw(results: dict[str, list]) -> None:
     page = README.read_text(encoding="utf-8")
     before, rest = page.split(BEGIN)
     README.write_text(before + BEGIN + "\n" + text_of(results) + END + rest.split(END)[1])
+    subprocess.run([sys.executable, HERE.parent / "tools" / "figures.py"], check=True)
 
 
 def main() -> None:

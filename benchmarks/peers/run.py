@@ -1,7 +1,7 @@
 """momentmix and its peers on the same data, in fresh processes: ``make bench-peers``.
 
-Prints one table a job and writes them into benchmarks/README.md. A peer that fails, or runs out of
-the stated time, is in the table as such.
+Prints one table a job and writes them into benchmarks/results/peers.md. A peer that fails, or runs
+out of the stated time, is in the table as such.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ TOL, NEAR = 1e-6, 2e-3
 #: Runs of each peer, with seeds from 0, unless its fits take more than so many seconds in all;
 #: seconds after which one run is given up.
 RUNS, SECONDS, LIMIT = 5, 20, 300
-BEGIN, END = "<!-- peers -->", "<!-- end of peers -->"
 
 
 @dataclass
@@ -158,18 +157,6 @@ def table(job: Job, results: dict[str, Runs]) -> str:
     return "\n".join(lines)
 
 
-def write(text: str, path: Path) -> None:
-    """Into the part of the page that is between the marks, or at its end."""
-    page = path.read_text(encoding="utf-8")
-    block = f"{BEGIN}\n{text.rstrip()}\n{END}\n"
-    if BEGIN in page:
-        before, rest = page.split(BEGIN)
-        page = before + block + rest.split(END)[1].lstrip("\n")
-    else:
-        page = page.rstrip() + "\n\n" + block
-    path.write_text(page, encoding="utf-8")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="one small job, for a smoke test")
@@ -203,7 +190,7 @@ def main() -> None:
             text += part + "\n"
     whole = arguments.first is None and arguments.only is None and peers == list(PEERS)
     if whole and not arguments.quick:
-        write(text, HERE.parent / "README.md")
+        (HERE.parent / "results" / "peers.md").write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

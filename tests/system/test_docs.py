@@ -328,18 +328,12 @@ def test_the_readmes_code_runs():
     assert np.isfinite(names["value"])
 
 
-def test_the_readmes_figures_are_those_of_the_experiment():
-    """Its picture and its first sentences are about experiments/results/crabs.json."""
-    text = " ".join((DOCS.parent / "README.md").read_text(encoding="utf-8").split())
+def test_the_readme_says_for_how_many_seeds():
+    """What it says in words beside its figures: four seeds of five, and all five."""
     path = DOCS.parent / "experiments" / "results" / "crabs.json"
-    results = json.loads(path.read_text(encoding="utf-8"))
-    theirs, ours = (results["ari"][name] for name in ("scikit-learn, ten restarts", "momentmix"))
-    assert f"of {min(theirs)} for four seeds of five" in text
+    theirs, ours = json.loads(path.read_text(encoding="utf-8"))["ari"].values()
     assert theirs.count(min(theirs)) == 4
-    assert f"agrees at {ours[0]} for all five" in text
     assert ours == [ours[0]] * 5
-    wrong = [results["wrong"][name][0] for name in results["ari"]]
-    assert f"{wrong[0]} are in the wrong group, and with momentmix {wrong[1]}" in text
 
 
 @pytest.mark.parametrize("page", ["docs/switching.md"])
@@ -366,6 +360,42 @@ def test_pages_print_what_they_say(page, count, capsys):
             assert printed == said
             checked += len(said)
     assert checked == count
+
+
+def load_figures(monkeypatch):
+    monkeypatch.syspath_prepend(str(DOCS.parent / "tools"))
+    return importlib.import_module("figures")
+
+
+def test_figures_are_those_of_the_results(monkeypatch):
+    """A number with a comment behind it is what its results file says: tools/figures.py."""
+    figures = load_figures(monkeypatch)
+    seen = 0
+    for page in figures.PAGES:
+        text = page.read_text(encoding="utf-8")
+        assert figures.renewed(text) == text, f"{page.name}: run python tools/figures.py"
+        seen += text.count("<!-- from ")
+        assert len(figures.FIGURE.findall(text)) == text.count("<!-- from "), page.name
+    assert seen > 20
+    right = "0.81<!-- from crabs.json ari.momentmix.0 -->"
+    assert figures.renewed(right.replace("81", "18")) == right
+    for source in ("no.json a", "crabs.json ari.nobody.0", "beyond.csv mean nothing"):
+        with pytest.raises(SystemExit, match="from"):
+            figures.renewed(f"1<!-- from {source} -->")
+
+
+@pytest.mark.parametrize("page", ["README.md", "benchmarks/README.md"])
+def test_every_measured_number_has_its_results(page):
+    """No decimal outside of code, links and what is drawn from results."""
+    text = (DOCS.parent / page).read_text(encoding="utf-8")
+    text = re.sub(
+        r"<!-- suites -->.*?<!-- end of suites -->|^```.*?^```", "", text, flags=re.S | re.M
+    )
+    text = re.sub(r"`[^`]*`|\]\([^)]*\)|Python 3\.\d+", "", text)
+    text = re.sub(r"[\d.,]+(?: of \d+)?(?: ?%)?<!-- from .*? -->", "", text)
+    said = set(re.findall(r"\d+\.\d+", text))
+    #: Margins that tables count by.
+    assert said <= {"0.05", "0.002", "1.2"}
 
 
 def test_the_page_of_experiments_says_what_the_results_say():

@@ -27,7 +27,7 @@ from momentmix.support.stopping import stopped
 
 #: Starts are made in BATCHES batches of BATCH, one for each kind of k-means. A batch takes its
 #: first steps together, and its best CARRIED starts are followed to their end. The number of starts
-#: was chosen on the "tuned" tables of benchmarks/README.md, before starts came in batches; these
+#: was chosen on the "tuned" tables of benchmarks/real.py, before starts came in batches; these
 #: sizes have no experiment of their own. With more, the search takes longer and misses less.
 BATCH, CARRIED, BATCHES = 4, 4, 2
 #: The same on small data, where the steps of several mixtures at once cost little more than those

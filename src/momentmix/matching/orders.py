@@ -140,8 +140,8 @@ EXPLICIT_MOMENTS, EXPLICIT_PARAMETERS = 3100, 700
 #: round number that was not tuned; more moments would take more memory.
 MOST_MOMENTS = 1 << 24
 #: The number of evaluations of the cost in a fit, as it is assumed to compare the times with and
-#: without moment tensors. This is a round number. benchmarks/README.md, "Moments or samples", shows
-#: that the choice is wrong only where the times hardly differ.
+#: without moment tensors. This is a round number; `make bench-tensors`
+#: ("Moments or samples") shows that the choice is wrong only where the times hardly differ.
 EVALUATIONS = 200
 
 
@@ -196,8 +196,8 @@ def sampling_weights(X: np.ndarray, weights: np.ndarray | None, order: int) -> l
 
 #: An order is ample if it gives AMPLE moments per parameter. From order 5 on 2.8 are enough,
 #: because higher moments need many rows. Orders are tried up to AMPLE_ORDER, a round number. For
-#: many rows, errors are in theory 1.15 to 1.4 times those of maximum likelihood then ("passes to
-#: the maximum" in benchmarks/README.md).
+#: many rows, errors are in theory 1.15 to 1.4 times those of maximum likelihood then (`make
+#: bench-tensors`, "passes to the maximum").
 AMPLE, AMPLE_AFTER, AMPLE_ORDER = 4.0, (5, 2.8), 8
 #: If moments are not explicit, order 4 is taken if it has at most this many distinct moments, which
 #: is up to 68 features. This is a round number (8 MiB) that was not tuned; more would cost time.

@@ -31,7 +31,7 @@ from momentmix.support.array import (
 )
 
 #: Features in a block of the diagonal kernel, so that the powers of a few dozen atoms fit a cache.
-#: Without blocks, cost grew faster than linearly with n (benchmarks/README.md, "The core"); the
+#: Without blocks, cost grew faster than linearly with n (`make bench`); the
 #: size itself is a round number and affects only speed.
 FEATURE_BLOCK = 1024
 
