@@ -1,17 +1,25 @@
 """What a mixture says about data, in tables and plain words: components, moments, remarks."""
 
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from momentmix.goodness.comparison import moment_match as moment_match
     from momentmix.summary.fit_summary import FitSummary as FitSummary
     from momentmix.summary.fit_summary import Rival as Rival
+    from momentmix.summary.fit_summary import remarks as remarks
     from momentmix.summary.origin import Origin as Origin
-else:
+    from momentmix.summary.papers import PaperTable as PaperTable
+    from momentmix.summary.papers import choices_table as choices_table
+    from momentmix.summary.papers import components_table as components_table
 
-    def __getattr__(name):
-        """A class, imported when first asked for: the help of commands needs none."""
-        if name in ("FitSummary", "Origin", "Rival"):
-            from momentmix.summary import fit_summary
+#: Where names that others use stand. They are imported when first asked for: help needs none.
+_WHERE = {name: "summary.papers" for name in ("PaperTable", "choices_table", "components_table")}
+_WHERE |= {name: "summary.fit_summary" for name in ("FitSummary", "Rival", "remarks")}
+_WHERE |= {"Origin": "summary.origin", "moment_match": "goodness.comparison"}
 
-            return getattr(fit_summary, name)
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"momentmix.{_WHERE[name]}"), name)
