@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from momentmix.summary.papers import components_table as components_table
 
 #: Where names that others use stand. They are imported when first asked for: help needs none.
-_WHERE = {name: "summary.papers" for name in ("PaperTable", "choices_table", "components_table")}
-_WHERE |= {name: "summary.fit_summary" for name in ("FitSummary", "Rival", "remarks")}
+_WHERE = dict.fromkeys(("PaperTable", "choices_table", "components_table"), "summary.papers")
+_WHERE |= dict.fromkeys(("FitSummary", "Rival", "remarks"), "summary.fit_summary")
 _WHERE |= {"Origin": "summary.origin", "moment_match": "goodness.comparison"}
 
 
