@@ -42,6 +42,9 @@ class Case:
 def _matrix(kind, c, j, n):
     if kind is None:
         return np.zeros((n, n))
+    if kind == "low-rank":
+        W, s = c[j, :, :-1], c[j, :, -1]
+        return W @ W.T + np.diag(s)
     own = {"spherical": 0, "diag": 1, "tied-diag": 1, "tied-spherical": 0}.get(kind, 2)
     if c.ndim > own:  # one for each atom, or one for all
         c = c[0 if len(c) == 1 else j]
@@ -84,6 +87,7 @@ def cases():
         "signed-full": Case("full", (signs, means(m), psd[:m] - psd[1:]), signed=True),
         "signed-diag": Case("diag", (signs, means(m), rng.normal(size=(m, n))), signed=True),
         "signed-points": Case(None, (signs, means(m), None), signed=True),
+        "low-rank": Case("low-rank", (weights, means(m), rng.random((m, n, 3)))),
     }
 
 

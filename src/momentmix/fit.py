@@ -30,7 +30,7 @@ class Parameters(NamedTuple):
     @classmethod
     def of(cls, mixture: Mixture) -> Parameters:
         """The parameters of a mixture, as NumPy arrays."""
-        parts = mixture.weights, mixture.means, mixture.covariances
+        parts = mixture.weights, mixture.means, mixture.atoms.covariance.array
         weights, means, covariances = (np.asarray(part) for part in parts)
         if mixture.background is not None:
             weights = weights * (1 - mixture.background.share)

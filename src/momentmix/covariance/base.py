@@ -48,6 +48,15 @@ class Covariance(ABC):
     zero: ClassVar[bool] = False
     #: Whether all Σ_i are diagonal, so that ``variances`` describes them fully.
     diagonal: ClassVar[bool]
+    #: Whether Σ_i are few loadings beside a diagonal, or a diagonal alone, so that nothing needs an
+    #: n × n matrix.
+    thin: ClassVar[bool] = False
+    #: How many loadings each feature has, if the type is ``thin``.
+    rank: ClassVar[int] = 0
+    #: Whether ``estimate`` only improves covariances, so that even one component takes many steps.
+    iterated: ClassVar[bool] = False
+    #: How many such steps are taken at once where only responsibilities are known.
+    opening_steps: ClassVar[int] = 0
     #: Whether the type keeps its form only if all features change their units by the same factor.
     one_unit: ClassVar[bool] = False
     #: Whether the type keeps its form if each feature changes its unit separately, but not if the
@@ -64,6 +73,16 @@ class Covariance(ABC):
     def of(cls, array: Array, n: int) -> Covariance:
         """The covariances in an array of the type's shape; nothing is checked."""
         return cls(array, n)
+
+    @classmethod
+    def fits(cls, array: Array) -> Kind:
+        """The type of an array: this one, or the one whose rank the array has."""
+        return cls
+
+    @classmethod
+    def present(cls, array: Any) -> Any:
+        """The array, or a gradient in it, as users see it."""
+        return array
 
     @property
     def kind(self) -> Kind:
@@ -95,7 +114,20 @@ class Covariance(ABC):
 
     @abstractmethod
     def variances(self) -> Array:
-        """The diagonals of diagonal Σ_i; (g, n)."""
+        """The diagonals of thin Σ_i without what loadings add; (g, n)."""
+
+    def loadings(self) -> Array:
+        """W_i of thin Σ_i = W_i W_iᵀ + diagonal; (g, n, q)."""
+        variances = self.variances()
+        return variances[..., None][..., :0]
+
+    def spread(self) -> Array:
+        """The variances of the features; (g, n)."""
+        return (
+            self.variances()
+            if self.thin
+            else namespace(self.array).linalg.diagonal(self.matrices())
+        )
 
     @abstractmethod
     def matrices(self) -> Array:
@@ -125,9 +157,13 @@ class Covariance(ABC):
     def collect_matrices(self, weights: Array, G: Array) -> Array:
         """Turn gradients (m, n, n) in each atom's Σ, times weights (m,), into the array's."""
 
+    def collect_factors(self, weights: Array, loadings: Array, variances: Array) -> Array:
+        """The same for gradients in each atom's loadings (m, n, q) and variances (m, n)."""
+        return self.collect_variances(weights, variances)
+
     @abstractmethod
     def root(self) -> Array:
-        """Factors R_i with R_i R_iᵀ = Σ_i, which turn samples of N(0, I) into N(0, Σ_i)."""
+        """Factors R_i with R_i R_iᵀ = Σ_i, for ``colour``."""
 
     @abstractmethod
     def whitener(self) -> tuple[Array, Array]:
@@ -136,6 +172,15 @@ class Covariance(ABC):
     @abstractmethod
     def apply(self, factors: Array, i: int, Z: Array) -> Array:
         """Multiply each row of Z by the factor of atom i from ``root`` or ``whitener``."""
+
+    def apart(self, factors: Array, j: int, r: int, Z: Array) -> Array:
+        """Multiply each row of Z by the difference of the factors of two atoms."""
+        j, r = (0, 0) if self.shared else (j, r)
+        return self.apply(factors[j : j + 1, ...] - factors[r : r + 1, ...], 0, Z)
+
+    def colour(self, root: Array, i: int, Z: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Turn samples Z of N(0, I) into samples of N(0, Σ_i), in NumPy."""
+        return np.asarray(self.apply(root, i, Z))
 
     @abstractmethod
     def half_log_determinants(self) -> Array:
@@ -221,6 +266,11 @@ class Covariance(ABC):
         """
 
     @classmethod
+    def precision_loadings(cls, array: np.ndarray) -> np.ndarray | None:
+        """V (m, n, q), if there are terms ‖V_jᵀx‖² / 2 beside; None if there are none."""
+        return None
+
+    @classmethod
     @abstractmethod
     def whitened_squares(cls, array: np.ndarray, D: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """dᵀΣ_j⁻¹d for differences D (m, p, n) from each mean, and log det Σ_j / 2; (m, p), (m,).
@@ -245,6 +295,14 @@ class Covariance(ABC):
     @abstractmethod
     def outer(difference: np.ndarray) -> np.ndarray:
         """The outer square of a difference of means, in the shape of one covariance."""
+
+    @classmethod
+    def merge(
+        cls, shares: tuple[float, float], one: np.ndarray, other: np.ndarray, apart: np.ndarray
+    ) -> np.ndarray:
+        """The covariance of two components together, whose means differ by ``apart``."""
+        a, b = shares
+        return np.asarray(a * one + b * other + a * b * cls.outer(apart))
 
     @staticmethod
     @abstractmethod

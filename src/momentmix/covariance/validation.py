@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from momentmix.covariance.base import Covariance, Kind
+from momentmix.covariance.low_rank import LowRank, of_rank
 from momentmix.covariance.matrices import Full, symmetrise
 from momentmix.covariance.shapes import SHAPES
 from momentmix.covariance.tied import Tied, TiedDiagonal, TiedSpherical
@@ -15,14 +16,17 @@ from momentmix.support.array import Array, ArrayLike, all_finite, as_float_array
 
 #: What users call the types that a mixture may have.
 CovarianceName: TypeAlias = Literal[
-    "full", "tied", "diag", "spherical", "tied-diag", "tied-spherical"
+    "full", "tied", "diag", "spherical", "tied-diag", "tied-spherical", "low-rank"
 ]
 #: The shapes after mclust that a fit of a likelihood may have beside these.
 ShapeName: TypeAlias = Literal["VEI", "EVI", "VEE", "EVE", "VVE", "EEV", "VEV", "EVV"]
 _KINDS: dict[str, Kind] = {
-    kind.name: kind for kind in (Full, Tied, Diagonal, Spherical, TiedDiagonal, TiedSpherical)
+    kind.name: kind
+    for kind in (Full, Tied, Diagonal, Spherical, TiedDiagonal, TiedSpherical, LowRank)
 }
-COVARIANCE_TYPES = tuple(_KINDS)
+#: The types of a mixture, and those of one kind each, which "auto" compares.
+MIXTURE_TYPES = tuple(_KINDS)
+COVARIANCE_TYPES = tuple(name for name in _KINDS if name != LowRank.name)
 _SHAPES: dict[str, Kind] = {kind.name: kind for kind in SHAPES}
 SHAPE_NAMES = tuple(_SHAPES)
 
@@ -30,12 +34,14 @@ SHAPE_NAMES = tuple(_SHAPES)
 def covariance_type(name: object) -> Kind:
     """The type with this name."""
     if not isinstance(name, str) or name not in _KINDS:
-        raise ValueError(f"covariance_type must be one of {COVARIANCE_TYPES}, got {name!r}")
+        raise ValueError(f"covariance_type must be one of {MIXTURE_TYPES}, got {name!r}")
     return _KINDS[name]
 
 
-def fitted_type(name: object) -> Kind:
-    """The type with this name, or the shape after mclust, which only a fit can have."""
+def fitted_type(name: object, rank: int | str = 1) -> Kind:
+    """The type with this name and rank, or the shape after mclust, which only a fit can have."""
+    if name == LowRank.name and not isinstance(rank, str):
+        return of_rank(int(rank))
     return _SHAPES[name] if isinstance(name, str) and name in _SHAPES else covariance_type(name)
 
 
@@ -53,8 +59,8 @@ def component_covariance(
     ``argument`` is what the user calls the array, for errors. A ``signed`` one need not be positive
     semidefinite.
     """
-    kind = covariance_type(name)
     array = as_float_array(array, argument, (0, 1, 2, 3))
+    kind = covariance_type(name).fits(array)
     if tuple(array.shape) != kind.shape(m, n):
         raise ValueError(
             f"{argument} must have shape {kind.shape(m, n)} for covariance_type={name!r} with {m} "

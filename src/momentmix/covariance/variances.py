@@ -22,6 +22,7 @@ class Variances(Covariance):
     """Σ_i is the diagonal matrix of variances; the array is (g,) or (g, n), or one row of it."""
 
     diagonal: ClassVar[bool] = True
+    thin = True
 
     def matrices(self) -> Array:
         xp = namespace(self.array)
@@ -51,7 +52,9 @@ class Variances(Covariance):
     def is_definite(self) -> bool:
         return bool(namespace(self.array).min(self.array) > 0)
 
-    def condition(self, kept: Array, given: Array, deltas: Array) -> tuple[float, Covariance]:
+    def condition(
+        self, kept: Array, given: Array, deltas: Array
+    ) -> tuple[Array | float, Covariance]:
         return 0.0, self.marginal(kept)  # features are independent
 
     @staticmethod

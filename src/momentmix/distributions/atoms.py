@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from momentmix.covariance import Covariance, Zero, component_covariance
+from momentmix.covariance import Covariance, Zero, component_covariance, join
 from momentmix.moments import atoms as records
 from momentmix.moments.functions import AtomDistribution
 from momentmix.support.array import (
@@ -73,7 +73,7 @@ class Atoms(AtomDistribution):
             raise ValueError("weights and means must be finite, but hold NaN or infinity")
         covariance: Covariance = Zero(n)
         if covariances is not None:
-            array = as_float_array(like(covariances, means), "covariances", (1, 2, 3))
+            array = as_float_array(like(join(covariances), means), "covariances", (1, 2, 3))
             covariance = component_covariance(covariance_type, array, m, n, signed=True)
             covariance = covariance.of(frozen_copy(covariance.array), n)
             namespace(means, covariance.array)
@@ -100,8 +100,8 @@ class Atoms(AtomDistribution):
     @property
     def covariances(self) -> Array | None:
         """The covariances in the shape of their type; None for points."""
-        array: Array | None = self._atoms.covariance.array
-        return array
+        covariance = self._atoms.covariance
+        return None if covariance.zero else covariance.present(covariance.array)
 
     @property
     def covariance_type(self) -> str:

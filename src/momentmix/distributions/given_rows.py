@@ -181,16 +181,14 @@ def log_odds(atoms: Atoms, log_joint: Array, X: Array) -> Array:
 
 def _excess(atoms: Atoms, whitener: Array, X: Array, r: int) -> Array:
     """‖W_j(x - μ_j)‖² - ‖W_r(x - μ_r)‖² for each row x and component j; (p, m)."""
-    xp, covariance = atoms.xp, atoms.covariance
-    first, columns = 0 if covariance.shared else r, []
-    apart = whitener - whitener[first : first + 1, ...]
+    xp, covariance, columns = atoms.xp, atoms.covariance, []
     with np.errstate(over="ignore", invalid="ignore"):
         away = _SMALLER * (X - atoms.means[r, :])
         twice = 2 * covariance.apply(whitener, r, away)
         for j in range(len(atoms)):
             shift = _SMALLER * (atoms.means[j : j + 1, :] - atoms.means[r, :])
             shift = covariance.apply(whitener, j, shift)
-            d = covariance.apply(apart, j, away) - shift
+            d = covariance.apart(whitener, j, r, away) - shift
             # Divided by its size, so that no two terms overflow with different signs.
             size = xp.max(xp.abs(d), axis=1, keepdims=True)
             size = xp.where(size > 0, size, xp.ones_like(size))

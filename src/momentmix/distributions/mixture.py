@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from momentmix.covariance import component_covariance
+from momentmix.covariance import component_covariance, join
 from momentmix.distributions.given_rows import MixtureGiven, log_odds, log_sum, probabilities
 from momentmix.distributions.samples import check_weights
 from momentmix.distributions.units import rounded_like
@@ -255,7 +255,8 @@ class Mixture(AtomDistribution):
         if not all_finite(means):
             raise ValueError("means must be finite, but hold NaN or infinity")
         weights = as_float_array(like(weights, means), "weights", (1,))
-        covariances = as_float_array(like(covariances, means), "covariances", (0, 1, 2, 3))
+        covariances = like(join(covariances), means)
+        covariances = as_float_array(covariances, "covariances", (0, 1, 2, 3))
         refuse_overflow(covariances, n)
         covariance = component_covariance(covariance_type, covariances, m, n)
         namespace(weights, means, covariance.array)
@@ -314,7 +315,8 @@ class Mixture(AtomDistribution):
     @property
     def covariances(self) -> Array:
         """The covariances, in the shape of their type."""
-        return self._atoms.covariance.array
+        covariance = self._atoms.covariance
+        return covariance.present(covariance.array)
 
     @property
     def covariance_type(self) -> str:
@@ -350,12 +352,12 @@ class Mixture(AtomDistribution):
         labels = rng.choice(self.n_components, size=n_samples, p=weights / weights.sum())
         Z = rng.standard_normal((n_samples, self.n_features))
         # Always drawn in NumPy, so that a seed gives the same rows in every library.
-        array = to_numpy(self.covariances).astype(np.float64)
+        array = to_numpy(self._atoms.covariance.array).astype(np.float64)
         covariance = self._atoms.covariance.of(array, self.n_features)
         root = covariance.root()
         means = to_numpy(self.means)
         for j in np.unique(labels):
-            Z[labels == j] = means[j] + covariance.apply(root, int(j), Z[labels == j])
+            Z[labels == j] = means[j] + covariance.colour(root, int(j), Z[labels == j], rng)
         if like is not None:
             Z = rounded_like(Z, to_numpy(without_graph(self._check_rows(like))))
         xp = namespace(self.means)

@@ -529,6 +529,7 @@ class MixtureEstimator(DensityMixin, BaseEstimator):
         """Set the fitted attributes from a fit in the coordinates of X."""
         kind, covariances = problem.frame.kind, np.asarray(fit.parameters.covariances, order="C")
         self.n_components_, self.covariance_type_ = len(fit.parameters.weights), kind.name
+        self.rank_ = kind.rank
         self.outlier_share_ = outlier_share(fit.parameters.weights)
         precisions: tuple[np.ndarray | None, np.ndarray | None] = None, None
         if problem.definite:
@@ -543,7 +544,7 @@ class MixtureEstimator(DensityMixin, BaseEstimator):
         self.mixture_ = mixture_of(kind, fit.parameters, fit.widths, names)
         weights, means = to_numpy(self.mixture_.weights), fit.parameters.means
         self.weights_, self.means_ = self._as_given(weights), self._as_given(means)
-        self.covariances_ = self._as_given(covariances)
+        self.covariances_ = kind.present(self._as_given(covariances))
         self.precisions_, self.precisions_cholesky_ = (
             None if part is None else self._as_given(part) for part in precisions
         )

@@ -6,9 +6,10 @@ If the number of components or the covariance type is "auto", the fit of lowest 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, replace
+from itertools import product
 from numbers import Integral, Real
 from typing import ClassVar, Literal, NoReturn, cast
 
@@ -21,6 +22,7 @@ from momentmix.covariance import (
     SHAPE_NAMES,
     CovarianceName,
     Kind,
+    LowRank,
     ShapeName,
     fitted_type,
 )
@@ -73,7 +75,8 @@ SHARPNESS = 2.0
 
 def refuse_auto(estimator: GaussianMixture, why: str) -> NoReturn:
     """Raise an error that names the parameters that are "auto" and cannot be chosen."""
-    parameters = {name: getattr(estimator, name) for name in ("n_components", "covariance_type")}
+    names = ("n_components", "covariance_type", "rank")[: 2 + estimator._has_rank]
+    parameters = {name: getattr(estimator, name) for name in names}
     left_open = " and ".join(f"{name}='auto'" for name, value in parameters.items()
                              if value == "auto")  # fmt: skip
     raise ValueError(f"{left_open} compares likelihoods of rows in memory: {why}")
@@ -96,9 +99,15 @@ def choose(estimator: GaussianMixture, data: Data) -> tuple[Found, Found]:
         )
     price = float(np.log(data.count))
     found: list[Found] = []
-    for one in types:
-        found += fits_of(estimator, data, one, numbers, patience=patience, price=price)
-        if found[-1].fit.interrupted:
+    ranks: Iterable[int] = [0] if estimator.rank == "auto" else [int(estimator.rank)]
+    if estimator._has_rank and estimator.rank == "auto":
+        ranks = range(1, data.n)  # as many factors as features are a full covariance
+    for one, rank in product(types, ranks):
+        with_rank = copy(estimator)
+        with_rank.rank = rank
+        found += fits_of(with_rank, data, one, numbers, patience=patience, price=price)
+        lowest_at = best_of(found).plan.kind.rank
+        if found[-1].fit.interrupted or (rank and rank > lowest_at):
             break
     best, lowest = best_of(found), min(found, key=lambda one: one.bic)
     if found[-1].fit.interrupted:
@@ -176,7 +185,7 @@ def fits_of(
 
 def estimator_with(estimator: GaussianMixture, found: Found) -> GaussianMixture:
     """An estimator with the same settings that holds a fit, and has its number and type."""
-    one = with_choice(estimator, found.plan.kind.name, found.plan.m)
+    one = with_choice(estimator, found.plan.kind.name, found.plan.m, found.plan.kind.rank)
     one._conclude(found.problem, found.fit)
     return one
 
@@ -187,9 +196,12 @@ def plan_of(estimator: GaussianMixture, data: RowData, kind: str, m: int) -> Pla
     return plan_likelihood(with_choice(estimator, kind, m), sizes, None)
 
 
-def with_choice(estimator: GaussianMixture, kind: str, m: int) -> GaussianMixture:
-    """The same settings, with a type and a number."""
+def with_choice(
+    estimator: GaussianMixture, kind: str, m: int, rank: int | None = None
+) -> GaussianMixture:
+    """The same settings, with a type and a number, and a rank if one is given."""
     one = copy(estimator)
+    one.rank = estimator.rank if rank is None else rank
     one.n_components, one.covariance_type = m, cast(CovarianceName, kind)
     return one
 
@@ -200,7 +212,7 @@ LARGEST_FLOOR = 1e6
 #: The allowed values of the parameters that fits of likelihoods and of moments share.
 SHARED_CONSTRAINTS: dict[str, list[object]] = {
     "n_components": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
-    "covariance_type": [StrOptions({*COVARIANCE_TYPES, *SHAPE_NAMES, "auto"})],
+    "covariance_type": [StrOptions({*COVARIANCE_TYPES, *SHAPE_NAMES, "low-rank", "auto"})],
     "reg_covar": [Interval(Real, 0, LARGEST_FLOOR, closed="both")],
     "max_iter": [Interval(Integral, 0, None, closed="left")],
     "n_init": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
@@ -231,13 +243,16 @@ class GaussianMixture(OutlierAnswers, InferenceEstimator):
         The number of components, m. "auto" takes the one of lowest BIC, and goes on until three
         in a row are no better. :func:`momentmix.select` shows the others too.
     covariance_type : {"full", "tied", "diag", "spherical", "tied-diag", "tied-spherical", \
-            "auto"}, default="full"
+            "low-rank", "auto"}, default="full"
         The shapes that components may have. "full": each its own ellipsoid. "tied": one ellipsoid
         for all. "diag": each its own ellipsoid along the axes, so that features do not correlate
         within a component. "spherical": each its own ball. "tied-diag" and "tied-spherical": one
-        such ellipsoid, or ball, for all, as in latent profiles of equal variances. "auto": the one
-        of lowest BIC. "VEE" and the like are mclust's names of eight more, in which components
-        share volume, shape or orientation: fits by EM alone, without prior and standard errors.
+        such ellipsoid, or ball, for all, as in latent profiles of equal variances. "low-rank": a
+        few factors in each component, beside a variance of each feature (factor analysis), for
+        hundreds and thousands of features; no n × n matrix is formed. "auto": the one of lowest
+        BIC, without "low-rank". "VEE" and the like are mclust's names of eight more, in which
+        components share volume, shape or orientation: fits by EM alone, without prior and standard
+        errors.
     tol : float, default=1e-6
         EM stops when a step raises the mean log-likelihood by less.
     reg_covar : float, default=1e-6
@@ -304,6 +319,9 @@ class GaussianMixture(OutlierAnswers, InferenceEstimator):
         What the fit is for. "density" maximises the likelihood, so that new rows are likely.
         "clusters" looks for groups that overlap little: it maximises a sharpened likelihood, in
         which rows between two components count less for both.
+    rank : int or "auto", default="auto"
+        How many factors each component has, if ``covariance_type`` is "low-rank"; "auto" adds one
+        after the other as long as that lowers the BIC.
 
     Attributes
     ----------
@@ -314,14 +332,18 @@ class GaussianMixture(OutlierAnswers, InferenceEstimator):
         The centre of each component.
     covariances_ : ndarray
         The covariances: (m, n, n) for full, (n, n) for tied, (m, n) for diag, (m,) for spherical.
+        For low-rank a named pair of ``loadings`` (m, n, q) and ``variances`` (m, n), whose method
+        ``matrices()`` gives the dense ones.
     precisions_ : ndarray
-        Their inverses, in the same shape.
+        Their inverses, in the same shape; None for low-rank.
     precisions_cholesky_ : ndarray
         The Cholesky factors of the inverses, as in scikit-learn.
     n_components_ : int
         The number of components, also where "auto" has found it.
     covariance_type_ : str
         The covariance type, also where "auto" has found it.
+    rank_ : int
+        The number of factors of each component; 0 if the type has none.
     mixture_ : Mixture
         The fitted mixture, to save, load, condition and draw.
     converged_ : bool
@@ -409,6 +431,7 @@ class GaussianMixture(OutlierAnswers, InferenceEstimator):
     method: Method = "auto"
     n_jobs: int | None = None
     goal: Literal["density", "clusters"] = "density"
+    rank: int | Literal["auto"] = "auto"
 
     _parameter_constraints: ClassVar[dict[str, list[object]]] = {
         **SHARED_CONSTRAINTS,
@@ -423,6 +446,7 @@ class GaussianMixture(OutlierAnswers, InferenceEstimator):
         ],
         "method": [StrOptions({"auto", "em", "newton"})],
         "goal": [StrOptions({"density", "clusters"})],
+        "rank": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
     }
     _instead: ClassVar[dict[str, str]] = {
         "polish": "method='em' and 'newton' say how the likelihood is climbed, and MomentMixture "
@@ -439,8 +463,14 @@ class GaussianMixture(OutlierAnswers, InferenceEstimator):
 
     @property
     def _is_auto(self) -> bool:
-        """Whether the number of components or the covariance type is "auto"."""
-        return "auto" in (self.n_components, self.covariance_type)
+        """Whether the number of components, the covariance type or the rank is "auto"."""
+        chosen = (self.n_components, self.covariance_type, self.rank if self._has_rank else None)
+        return "auto" in chosen
+
+    @property
+    def _has_rank(self) -> bool:
+        """Whether covariances have a rank to choose."""
+        return self.covariance_type == LowRank.name
 
     @property
     def _needs_memory(self) -> bool:
@@ -460,7 +490,7 @@ class GaussianMixture(OutlierAnswers, InferenceEstimator):
         return plan_likelihood(self, sizes, self._previous_solution())
 
     def _plan_as_fitted(self, sizes: Sizes) -> Plan:
-        chosen = with_choice(self, self.covariance_type_, self.n_components_)
+        chosen = with_choice(self, self.covariance_type_, self.n_components_, self.rank_)
         background = self.mixture_.background
         if background is None:  # no outliers were found
             chosen.outliers = None
@@ -474,7 +504,8 @@ class GaussianMixture(OutlierAnswers, InferenceEstimator):
         self._set_likelihood(fit)
 
     def _n_parameters(self) -> int:
-        count = parameter_count(fitted_type(self.covariance_type_), *self.means_.shape)
+        kind = fitted_type(self.covariance_type_, self.rank_)
+        count = parameter_count(kind, *self.means_.shape)
         if self.mixture_.background is None:
             return count
         return count + background_parameters(self.mixture_.n_features)
@@ -485,7 +516,7 @@ def plan_likelihood(s: GaussianMixture, sizes: Sizes, last: Mixture | None) -> P
 
     The likelihood is maximised, and moments can only be starts.
     """
-    kind, m, n = fitted_type(s.covariance_type), int(s.n_components), sizes.n
+    kind, m, n = fitted_type(s.covariance_type, s.rank), int(s.n_components), sizes.n
     outliers = plan_outliers(s.outliers, sizes.place)
     if outliers is not None and (s.method == "newton" or s.init_params == "moments"):
         raise ValueError(
@@ -498,6 +529,8 @@ def plan_likelihood(s: GaussianMixture, sizes: Sizes, last: Mixture | None) -> P
             "goal='clusters' is climbed by EM, and method='newton' climbs the likelihood; use "
             "method='auto' or 'em', or goal='density'"
         )
+    if s._has_rank and kind.rank >= n:
+        raise ValueError(f"rank must be less than the number of features, {n}; got {s.rank}")
     if kind.curved and (
         s.method == "newton" or s.init_params == "moments" or sizes.place != "memory"
     ):

@@ -498,9 +498,7 @@ def log_prob_by_feature(mixture: Mixture, X: np.ndarray, noise_covariance: Table
 
 
 def _variances(covariance: Covariance) -> np.ndarray:
-    if covariance.diagonal:
-        return to_numpy(covariance.variances()).astype(np.float64)
-    return np.diagonal(to_numpy(covariance.matrices()), axis1=1, axis2=2).astype(np.float64)
+    return to_numpy(covariance.spread()).astype(np.float64)
 
 
 def _with_outliers(mixture: Mixture, X: np.ndarray, noise_covariance: Table) -> np.ndarray:

@@ -12,7 +12,7 @@ from typing import Protocol, TypedDict
 
 import numpy as np
 
-from momentmix.covariance import COVARIANCE_TYPES
+from momentmix.covariance import MIXTURE_TYPES, join
 from momentmix.files.writing import written_whole
 from momentmix.support.array import Array, to_numpy, without_graph
 
@@ -61,7 +61,7 @@ class Parameters(TypedDict):
 
 def write_model(path: str | PathLike[str], mixture: Model) -> None:
     """Write the parameters, whole or not at all, so that a crash leaves the old file."""
-    arrays = {name: to_numpy(without_graph(getattr(mixture, name))) for name in _NUMBERS}
+    arrays = {name: to_numpy(without_graph(join(getattr(mixture, name)))) for name in _NUMBERS}
     document: dict[str, object] = {
         "format": FORMAT,
         "version": VERSION,
@@ -115,7 +115,7 @@ def read_model(
     names = document.get("feature_names")
     if "feature_names" in document and not _are_names(names):
         raise refuse("feature_names is not a list of names, each of which stands once")
-    if document["covariance_type"] not in COVARIANCE_TYPES:
+    if document["covariance_type"] not in MIXTURE_TYPES:
         raise refuse(f"covariance_type is {document['covariance_type']!r}")
     if document["dtype"] not in ("float32", "float64"):
         raise refuse(f"dtype is {document['dtype']!r}")

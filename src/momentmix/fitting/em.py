@@ -121,7 +121,7 @@ class Target:
         m = len(means)
         if self.variance is not None:
             return Parameters(weights, means, np.full(m, self.variance))
-        fresh = self.kind.repeat(m, spread if self.kind.diagonal else np.diag(spread))
+        fresh = self.kind.repeat(m, spread if self.kind.thin else np.diag(spread))
         return Parameters(weights, means, self.kind.raise_to(fresh, self.floor))
 
     def restricted(self, parameters: Parameters) -> Parameters:
@@ -182,6 +182,11 @@ class Likelihood(Generic[Somewhere]):
     def here(self) -> LikelihoodHere | None:
         """The likelihood of rows in memory, all or a sample; None if no rows are in memory."""
         return None if self.rows.here is None else Likelihood(self.rows.here, self.target)
+
+    @property
+    def closed(self) -> bool:
+        """Whether the M-step for one component is the maximum, so that EM has no slow tail."""
+        return self.rows.complete and not self.target.kind.iterated
 
     def value(self, parameters: Parameters) -> float:
         """The mean log-likelihood, or what takes its place if clusters are sought."""
@@ -264,7 +269,7 @@ class Likelihood(Generic[Somewhere]):
             if _is_less(float(step.log_posterior[0]), run.log_posterior) and run.retreat():
                 continue
             run.accept(step)
-            if abs(gain) < tol and (self.rows.complete or run.is_level(gain, tol)):
+            if abs(gain) < tol and (self.closed or run.is_level(gain, tol)):
                 return run.result(min(i, max_iter), converged=True)
             if i > max_iter or stopped():
                 break
@@ -365,7 +370,7 @@ def from_responsibilities(likelihood: LikelihoodHere, R: np.ndarray) -> Paramete
 def single(likelihood: LikelihoodHere) -> Parameters:
     """One component for all rows, of nearly the highest likelihood."""
     one = from_responsibilities(likelihood, np.ones((len(likelihood.rows.X), 1)))
-    if likelihood.rows.complete:
+    if likelihood.closed:
         return one
     return likelihood.fit(one, tol=0.0, max_iter=SINGLE_STEPS).parameters
 

@@ -414,8 +414,7 @@ def merge_pair(
     mean = a * means[i] + b * means[j]
     if kind.common:
         return share, mean, covariances
-    within = a * covariances[i] + b * covariances[j]
-    return share, mean, within + a * b * kind.outer(means[i] - means[j])
+    return share, mean, kind.merge((a, b), covariances[i], covariances[j], means[i] - means[j])
 
 
 def _exchange(kind: Kind, parameters: Parameters, split: Split, exchange: Exchange) -> Parameters:

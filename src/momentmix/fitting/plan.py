@@ -16,6 +16,7 @@ from momentmix.covariance import (
     Kind,
     LogNormalPrior,
     component_covariance,
+    join,
 )
 from momentmix.distributions.mixture import Mixture
 from momentmix.fit import Parameters
@@ -98,6 +99,8 @@ def check_covariances_init(
         )
     if covariances is not None:
         return _with_inverse(kind, m, n, covariances, "covariances_init")[0]
+    if precisions is not None and kind.iterated:
+        raise ValueError(f"{kind.name!r} has no precisions_init; give covariances_init")
     if precisions is not None:
         return _with_inverse(kind, m, n, precisions, "precisions_init")[1]
     return None
@@ -107,12 +110,18 @@ def _with_inverse(
     kind: Kind, m: int, n: int, array: ArrayLike, name: str
 ) -> tuple[np.ndarray, np.ndarray]:
     """An array of the type, checked, and its inverse."""
-    checked = component_covariance(kind.plain().name, array, m, n, name)
+    checked = component_covariance(kind.plain().name, join(array), m, n, name)
+    if checked.kind is not kind.plain():
+        raise ValueError(
+            f"{name} has rank {checked.kind.rank}, but rank={kind.rank} is to be fitted"
+        )
     matrices = to_numpy(checked.array).astype(np.float64)
     try:
         inverse = kind.precision_cholesky(matrices)[0]
     except np.linalg.LinAlgError:
         inverse = np.full_like(matrices, np.nan)
+    if inverse is None:  # the type has none
+        return matrices, matrices
     if not np.all(np.isfinite(inverse)):
         raise ValueError(f"{name} must be positive definite")
     return matrices, inverse

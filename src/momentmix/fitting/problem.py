@@ -143,7 +143,7 @@ class Problem:
         kind, (weights, means, covariances) = self.frame.kind, fit.parameters
         counts = weights * self.count
         bare = self.floor if self.floors is None else self.floors.bare
-        flat = np.broadcast_to(self._on_floor(covariances, bare), weights.shape)
+        flat = np.broadcast_to(self._on_floor(covariances, bare, means.shape[1]), weights.shape)
         if self.likelihood is None and fit.bound > 0:  # widths that the moments do not determine
             flat = flat | kind.on_floor(covariances, fit.bound)
         thin = np.zeros(len(weights), dtype=bool)
@@ -151,7 +151,7 @@ class Problem:
             thin = kind.too_few(counts, means.shape[1])
         return Collapse(flat, thin, counts, self._flattened(fit, flat))
 
-    def _on_floor(self, covariances: np.ndarray, floor: Bound) -> np.ndarray:
+    def _on_floor(self, covariances: np.ndarray, floor: Bound, n: int) -> np.ndarray:
         """Which covariances have no extent in some direction in which all rows together have some.
 
         A constant column is also an axis of its own in the coordinates of the fit.
@@ -159,10 +159,10 @@ class Problem:
         kind = self.frame.kind
         if kind.one_unit or not (self.constant or self.dependent):
             return kind.on_floor(covariances, floor)
-        n = covariances.shape[-1]
-        if kind.diagonal:
+        if kind.thin:
             kept = np.delete(np.arange(n), self.constant)
-            covariances, floor = covariances[..., kept], np.broadcast_to(floor, n)[kept]
+            floor = np.broadcast_to(floor, n)[kept]
+            covariances = np.asarray(kind.of(covariances, n).marginal(kept).array)
         else:
             null = getattr(self.frame, "null", None) if self.dependent else None
             axes = np.delete(np.eye(n), self.constant, axis=1)
@@ -179,8 +179,8 @@ class Problem:
             return ()
         own = kind.of(np.asarray(self.frame.back(fit.parameters).covariances), n)
         units = self.floors.units[kept]
-        if kind.diagonal:  # its narrowest direction is a column
-            widths = np.asarray(own.variances())[:, kept] / units**2
+        if kind.thin:  # its narrowest direction is a column
+            widths = np.asarray(own.spread())[:, kept] / units**2
             return tuple(
                 kept[np.unique((widths if own.shared else widths[flat]).argmin(1))].tolist()
             )
@@ -195,10 +195,7 @@ class Problem:
             return ()
         kind, n = self.frame.kind, fit.parameters.means.shape[1]
         own = kind.of(np.asarray(self.frame.back(fit.parameters).covariances), n)
-        if kind.diagonal:
-            variances = np.asarray(own.variances())
-        else:
-            variances = np.asarray(own.matrices()).diagonal(0, 1, 2)
+        variances = np.asarray(own.spread())
         exact = (variances <= EXACT * self.floors.variances) & self.floors.repeating
         return tuple(np.setdiff1d(np.flatnonzero(exact.any(axis=0)), self.constant).tolist())
 

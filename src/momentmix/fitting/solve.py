@@ -79,7 +79,7 @@ def _search(
     """The fit to moments or to rows; ``first`` is a guess that is tried before other starts."""
     likelihood, here = problem.likelihood, problem.here
     simple = plan.outliers is None and plan.m == 1 and start is None
-    if simple and (likelihood is None or likelihood.rows.complete):
+    if simple and (likelihood is None or likelihood.closed):
         return _only_component(problem, plan)
     if likelihood is None:
         return problem.moments(plan).estimate(rng, start, plan.verbose)

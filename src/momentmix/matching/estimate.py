@@ -61,7 +61,7 @@ class MixtureMoments:
     def single(self) -> Fit:
         """One component, which has the mean and the covariance of the data."""
         kind = self.model.kind
-        mean, covariance = mean_and_spread(self.data, kind.diagonal)
+        mean, covariance = mean_and_spread(self.data, kind.thin)
         spread = kind.raise_to(kind.repeat(1, covariance), self.floor)
         parameters = Parameters(np.ones(1), mean[None], spread)
         passes = self.data.passes

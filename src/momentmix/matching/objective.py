@@ -19,7 +19,7 @@ from scipy.linalg.blas import dtrmm
 from scipy.sparse import sparray
 from scipy.sparse.linalg import LinearOperator
 
-from momentmix.covariance import Kind
+from momentmix.covariance import Kind, join
 from momentmix.distributions import atoms as signed
 from momentmix.moments.atoms import Atoms, Gradient
 from momentmix.moments.bell import bell_derivatives, bell_polynomials
@@ -126,7 +126,8 @@ class MomentObjective:
         Of a gradient, it is the gradient in that vector. It is NumPy's, for every array library.
         """
         parts = P if isinstance(P, Gradient) else _parameters(P)
-        flat = [to_numpy(part).astype(np.float64).ravel() for part in parts if part is not None]
+        arrays = [to_numpy(join(part)) for part in parts if part is not None]
+        flat = [array.astype(np.float64).ravel() for array in arrays]
         return np.concatenate(flat)
 
     @staticmethod
@@ -135,7 +136,7 @@ class MomentObjective:
 
         They are no Mixture, because the numbers may be any; of matrices the symmetric part counts.
         """
-        shapes = [(0,) if x is None else tuple(x.shape) for x in _parameters(like)]
+        shapes = [(0,) if x is None else tuple(join(x).shape) for x in _parameters(like)]
         sizes = [int(np.prod(shape)) for shape in shapes]
         theta = np.asarray(theta, dtype=np.float64)
         if theta.shape != (sum(sizes),):
@@ -146,7 +147,8 @@ class MomentObjective:
         )
         covariance = like.atoms.covariance
         if array is not None and not covariance.zero:
-            array = array if covariance.diagonal else (array + array.mT) / 2
+            array = join(array)
+            array = array if covariance.thin else (array + array.mT) / 2
             covariance = covariance.of(array, covariance.n_features)
         return signed.Atoms.of(Atoms(weights, means, covariance, like.atoms.xp))
 

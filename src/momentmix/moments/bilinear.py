@@ -115,13 +115,20 @@ def _tile_shape(P: Atoms, Q: Atoms, d: int, workers: int) -> tuple[int, int]:
     pair = number * (d + 5)
     per_p = per_q = number * 2 * n
     points = Q.covariance.zero or P.are_points
-    diagonal = points or (P.covariance.diagonal and Q.covariance.diagonal)
+    thin = P.covariance.thin and Q.covariance.thin
+    a, b = P.covariance.rank + 1, Q.covariance.rank + 1
+    diagonal = points or (thin and a + b == 2)
     if points:
-        per_q += number * P.covariance.width(n)
+        per_q += number * (P.covariance.width(n) + 3 * P.covariance.rank * len(P))
         if not Q.covariance.shared:
-            per_p += number * Q.covariance.width(n) * (n if not Q.covariance.diagonal else 1)
+            per_p += number * Q.covariance.width(n) * (1 if Q.covariance.thin else n)
+            per_p += number * 3 * Q.covariance.rank * len(Q)
     elif diagonal:
         per_p = per_q = number * 3 * d * min(n, FEATURE_BLOCK)
+        budget *= 8
+    elif thin:
+        per_p, per_q = (number * 3 * k * k * min(n, FEATURE_BLOCK) for k in (a, b))
+        pair += number * 4 * d * (a + b) ** 2
         budget *= 8
     else:
         budget *= 2

@@ -6,19 +6,21 @@ For X ~ N(μ, Σ) and Y ~ N(μ̃, Σ̃) independent and Z = ΣΣ̃, the inner pr
     odd k:   κ_k = k! μ̃ᵀ Z^((k-1)/2) μ
     even k:  κ_k = (k-1)! tr Z^(k/2) + k!/2 (μᵀ Σ̃ Z^((k-2)/2) μ + μ̃ᵀ Z^((k-2)/2) Σ μ̃).
 
-There are kernels for four cases: one side has no covariance (samples), one has covariances that
-are all 0, both are diagonal, or anything else. Each returns κ_1..κ_d as arrays over the pairs (P
-rows, Q columns; None if zero) and a pullback, which turns the derivatives G_k = ∂F/∂κ_k of some F
-into its gradients in the means and covariances of P.
+There are kernels for five cases: one side has no covariance (samples), one has covariances that
+are all 0, both are diagonal, or so beside loadings, or anything else. Each returns κ_1..κ_d as
+arrays over the pairs (P rows, Q columns; None if zero) and a pullback, which turns the derivatives
+G_k = ∂F/∂κ_k of some F into its gradients in the means and covariances of P.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, reduce
+from operator import add
 from typing import TypeAlias
 
+from momentmix.covariance import Covariance
 from momentmix.moments.atoms import Atoms
 from momentmix.moments.bell import Cumulants, Derivatives
 from momentmix.moments.orders import refuse_overflow
@@ -28,6 +30,7 @@ from momentmix.support.array import (
     array_device,
     contiguous,
     is_numpy_namespace,
+    namespace,
 )
 
 #: Features in a block of the diagonal kernel, so that the powers of a few dozen atoms fit a cache.
@@ -46,19 +49,21 @@ def cumulants(P: Atoms, Q: Atoms, d: int) -> tuple[Cumulants, Pullback]:
         return _points_against_atoms(P, Q, d)
     if Q.covariance.zero:
         return _atoms_against_points(P, Q, d)
-    if Q.covariance.shared and P.are_points:
+    if Q.covariance.shared and P.are_points and not P.covariance.rank:
         return _narrow_against_atoms(P, Q, d)
     refuse_overflow(d)
-    if P.covariance.diagonal and Q.covariance.diagonal:
-        return _diagonal_pairs(P, Q, d)
+    if P.covariance.thin and Q.covariance.thin:
+        loaded = d > 0 and P.covariance.rank + Q.covariance.rank > 0
+        return _thin_pairs(P, Q, d) if loaded else _diagonal_pairs(P, Q, d)
     return _matrix_pairs(P, Q, d)
 
 
 def _atoms_against_points(P: Atoms, Q: Atoms, d: int) -> tuple[Cumulants, Pullback]:
     """Σ̃ = 0 leaves κ_1 = xᵀμ and κ_2 = xᵀΣx: Thms. 3.5 and 4.3, Algorithm 2.
 
-    κ_2 is linear in Σ, an inner product with quadratic features of x that do not depend on P.
-    O(mpn) for diagonal covariances, O(mpn²) for full ones, m atoms in P and p points in Q.
+    κ_2 is linear in Σ, an inner product with quadratic features of x that do not depend on P; to it
+    loadings add ‖Wᵀx‖². O(mpn) for diagonal covariances, O(mpnq) with q loadings, O(mpn²) for full
+    ones, m atoms in P and p points in Q.
     """
     xp = P.xp
     X, covariance = Q.means, P.covariance
@@ -67,12 +72,20 @@ def _atoms_against_points(P: Atoms, Q: Atoms, d: int) -> tuple[Cumulants, Pullba
     if d > 1:
         squares = covariance.features(X)
         kappa += [_rows_times(squares, covariance.flat(), xp)]
+        if covariance.rank:
+            products, W = _by_factor(X, covariance, xp)
+            kappa[1] = kappa[1] + xp.sum(products * products, axis=2).mT
 
     def pullback(G: Derivatives) -> tuple[Array, Array | None]:
         means = P.column * _sum_over_rows(_over_pairs(G[0], P, Q), X, xp)
         if d < 2:
             return means, xp.zeros_like(covariance.array)
         G_2 = _over_pairs(G[1], P, Q)
+        if covariance.rank:
+            inside = xp.reshape(2 * G_2.mT[:, :, None] * products, (X.shape[0], -1))
+            loadings = xp.permute_dims(xp.reshape(X.mT @ inside, W.shape), (1, 0, 2))
+            found = covariance.collect_factors(P.column[:, 0], loadings, G_2 @ squares)
+            return means, found
         if covariance.shared:
             flat = P.column.mT @ G_2 @ squares
         else:
@@ -94,6 +107,9 @@ def _points_against_atoms(P: Atoms, Q: Atoms, d: int) -> tuple[Cumulants, Pullba
             kappa += [xp.sum(A * common, axis=1, keepdims=True)]
         else:
             kappa += [covariance.features(A) @ covariance.flat().mT]
+            if covariance.rank:
+                products, W = _by_factor(A, covariance, xp)
+                kappa[1] = kappa[1] + xp.sum(products * products, axis=2)
 
     def pullback(G: Derivatives) -> tuple[Array, Array | None]:
         means = _over_pairs(G[0], P, Q) @ Q.means
@@ -103,6 +119,9 @@ def _points_against_atoms(P: Atoms, Q: Atoms, d: int) -> tuple[Cumulants, Pullba
                 means = means + 2 * xp.sum(G_2, axis=1, keepdims=True) * common
             else:
                 means = means + covariance.features_vjp(A, G_2 @ covariance.flat())
+                if covariance.rank:
+                    inside = xp.reshape(2 * G_2[:, :, None] * products, (len(P), -1))
+                    means = means + inside @ xp.reshape(W, (W.shape[0], -1)).mT
         return P.column * means, None
 
     return (kappa + [None] * d)[:d], pullback
@@ -224,6 +243,181 @@ class _DiagonalBlock:
         return X if r == 0 else self.s[r] * X
 
 
+def _thin_pairs(P: Atoms, Q: Atoms, d: int) -> tuple[Cumulants, Pullback]:
+    """Σ = WWᵀ + S, S = diag s, on both sides: Prop. 3.3 by power series, linear in n.
+
+    Integrate exp(t⟨X, Y⟩) over the noise of X and Y, then over their factors. With U = [W, μ] and
+    the series R = (1 - t²SS̃)⁻¹, what is left of the features are the matrices
+        N = [t² UᵀRS̃U, t UᵀRŨ; t ŨᵀRU, t² ŨᵀRSŨ],
+    which have a row for each factor and each mean. So with the indicator e of both means and the
+    projection J on the factors, Σ_k κ_k t^k / k! is
+        Ψ = eᵀNv/2 - log det(I - JN)/2 - log det(I - t²SS̃)/2,   v = e + JNv,
+    and because v makes a quadratic form stationary, of N it has the derivative
+        H/2 = (vvᵀ + J(I - NJ)⁻¹)/2.
+    O(m m̃ ((q + 1)(q̃ + 1) n d + (q + q̃)³ d²)), most of it in matrix products, in blocks of
+    features. Without loadings it is Algorithm 1.
+    """
+    xp, n = P.xp, P.n_features
+    sides = []
+    for x in (P, Q):
+        W = x.covariance.loadings()
+        W = xp.broadcast_to(W, (len(x), *W.shape[1:]))
+        U = xp.permute_dims(xp.concat([W, x.means[:, :, None]], axis=2), (0, 2, 1))
+        sides.append((U, x.covariance.variances()))
+    (U, s), (V, t) = sides
+
+    def block(start: int) -> _ThinBlock:
+        f = slice(start, min(start + FEATURE_BLOCK, n))
+        return _ThinBlock(U[:, :, f], s[:, f], V[:, :, f], t[:, f], d)
+
+    first = block(0)
+    products = first.products()
+    for start in range(FEATURE_BLOCK, n, FEATURE_BLOCK):
+        products = [a + b for a, b in zip(products, block(start).products(), strict=True)]
+    series = _FactorSeries(products, d)
+
+    def pullback(G: Derivatives) -> tuple[Array, Array | None]:
+        adjoints = series.pullback([_over_pairs(x, P, Q) for x in G])
+        parts = [first.pullback(adjoints)]
+        parts += [block(k).pullback(adjoints) for k in range(FEATURE_BLOCK, n, FEATURE_BLOCK)]
+        in_U, in_s = (xp.concat(part, axis=-1) for part in zip(*parts, strict=True))
+        loadings = xp.permute_dims(in_U[:, :-1, :], (0, 2, 1))
+        collected = P.covariance.collect_factors(P.column[:, 0], loadings, in_s)
+        return P.column * in_U[:, -1, :], collected
+
+    return series.kappa(), pullback
+
+
+class _ThinBlock:
+    """Some features of U (m, a, n), s (m or 1, n) and V, t; their products for all pairs."""
+
+    def __init__(self, U: Array, s: Array, V: Array, t: Array, d: int) -> None:
+        self.U, self.V, self.d, self.xp = U, V, d, namespace(U)
+        self.s, self.t = _powers(s, d // 2), _powers(t, d // 2)
+        self.UU, self.VV = (X[:, :, None, :] * X[:, None, :, :] for X in (U, V))
+
+    def products(self) -> list[Array]:
+        """For odd k = 2r + 1 the coefficient of t^k in tUᵀRŨ, (m, m̃, a, b).
+
+        For even k = 2r they are that in t²UᵀRS̃U and in t²ŨᵀRSŨ, and tr (SS̃)^r.
+        """
+        s, t, found = self.s, self.t, []
+        for k in range(1, self.d + 1):
+            r = k // 2
+            if k % 2:
+                found += [self._grams(_scaled(s, r, self.U), _scaled(t, r, self.V))]
+            else:
+                found += [self._grams(_scaled(s, r - 1, self.UU), t[r])]
+                found += [self._grams(s[r], _scaled(t, r - 1, self.VV)), s[r] @ t[r].mT]
+        return found
+
+    def pullback(self, adjoints: list[Array]) -> tuple[Array, Array]:
+        """The gradients in U (m, a, n) and s (m, n) from those in the products."""
+        xp, s, t, of = self.xp, self.s, self.t, iter(adjoints)
+        in_U, in_s = xp.zeros_like(self.U), xp.zeros_like(self.U[:, 0, :])
+        for k in range(1, self.d + 1):
+            r = k // 2
+            if k % 2:
+                inside = self._pulled(next(of), _scaled(t, r, self.V))
+                in_U = in_U + _scaled(s, r, inside)
+            else:
+                own = self._pulled(next(of), t[r])
+                other = self._pulled(next(of), _scaled(t, r - 1, self.VV))
+                other = r * (other + self._pulled(next(of), t[r]))
+                in_s = in_s + _scaled(s, r - 1, other)
+                r -= 1
+                inside = xp.sum(own * self.U[:, None, :, :], axis=2)
+                in_U = in_U + 2 * _scaled(s, r, inside)
+            if r:
+                in_s = in_s + r * _scaled(s, r - 1, xp.sum(self.U * inside, axis=1))
+        return in_U, in_s
+
+    def _grams(self, X: Array, Y: Array) -> Array:
+        """The products of all rows of X (m, …, n) with all of Y (m̃, …, n); (m, m̃, …, …)."""
+        xp, k = self.xp, X.ndim - 1
+        flat = xp.reshape(X, (-1, X.shape[-1])) @ xp.reshape(Y, (-1, Y.shape[-1])).mT
+        flat = xp.reshape(flat, (*X.shape[:-1], *Y.shape[:-1]))
+        return xp.permute_dims(flat, (0, k, *range(1, k), *range(k + 1, flat.ndim)))
+
+    def _pulled(self, A: Array, Y: Array) -> Array:
+        """The gradient in X (m, …, n) of ⟨A, _grams(X, Y)⟩."""
+        xp, k = self.xp, A.ndim - Y.ndim + 2
+        if Y.shape[0] < A.shape[1]:
+            A = xp.sum(A, axis=1, keepdims=True)
+        A = xp.permute_dims(A, (0, *range(2, k), 1, *range(k, A.ndim)))
+        lead = A.shape[: k - 1]
+        flat = xp.reshape(A, (math.prod(lead), -1)) @ xp.reshape(Y, (-1, Y.shape[-1]))
+        return xp.reshape(flat, (*lead, Y.shape[-1]))
+
+
+def _scaled(powers: list[Array], r: int, X: Array) -> Array:
+    """s^r X for X (m, …, n) and powers of s (m or 1, n)."""
+    if r == 0:
+        return X
+    g, n = powers[r].shape
+    return namespace(X).reshape(powers[r], (g, *[1] * (X.ndim - 2), n)) * X
+
+
+class _FactorSeries:
+    """Ψ of ``_thin_pairs`` and its derivatives, from the coefficients of N (m, m̃, a + b, a + b)."""
+
+    def __init__(self, products: list[Array], d: int) -> None:
+        xp = namespace(products[0])
+        self.traces, self.N, of = [], [], iter(products)
+        m, other, a, b = self.shape = tuple(products[0].shape)
+        like = {"dtype": products[0].dtype, "device": array_device(products[0])}
+        corners = [xp.zeros((m, other, *side), **like) for side in ((a, a), (a, b), (b, b))]
+        for k in range(1, d + 1):
+            A, B, C = corners
+            if k % 2:
+                B = next(of)
+            else:
+                A, C = (xp.broadcast_to(next(of), x.shape) for x in (A, C))
+                self.traces.append(next(of))
+            rows = xp.concat([A, B], axis=3), xp.concat([B.mT, C], axis=3)
+            self.N.append(xp.concat(rows, axis=2))
+        one, rest = xp.ones((1,), **like), (xp.zeros((k - 1,), **like) for k in (a, b))
+        self.mean = mean = xp.concat([next(rest), one, next(rest), one])
+        free = 1 - mean  # the diagonal of J
+        # The columns of J(I - NJ)⁻¹, and then v.
+        start = xp.concat([free[:, None] * xp.eye(a + b, **like), mean[:, None]], axis=1)
+        self.Y, self.NY = [xp.broadcast_to(start, (m, other, a + b, a + b + 1))], []
+        for s in range(1, d + 1):
+            terms = [xp.matmul(self.N[r], self.Y[s - 1 - r]) for r in range(s)]
+            self.NY.append(terms)
+            self.Y.append(free[:, None] * reduce(add, terms))
+
+    def kappa(self) -> list[Array]:
+        """κ_1 to κ_d."""
+        xp, found = namespace(self.mean), []
+        for k, terms in enumerate(self.NY, 1):
+            # The derivative of -log det(I - JN)/2 in t is tr(J(I - NJ)⁻¹ N')/2.
+            parts = [(2 / k) * self.traces[k // 2 - 1]] if k % 2 == 0 else []
+            for r, term in enumerate(terms, 1):
+                trace = xp.sum(xp.linalg.diagonal(term[..., :-1]), axis=-1)
+                parts.append((r / k) * trace + xp.sum(self.mean * term[..., -1], axis=-1))
+            found.append(math.factorial(k) / 2 * reduce(add, parts))
+        return found
+
+    def pullback(self, G: list[Array]) -> list[Array]:
+        """The gradients in the products from those in κ_1 to κ_d."""
+        a, found = self.shape[2], []
+        v = [Y[..., -1] for Y in self.Y]
+        H = []
+        for s in range(len(G)):
+            outer = [v[u][..., :, None] * v[s - u][..., None, :] for u in range(s + 1)]
+            H.append(reduce(add, outer, self.Y[s][..., :-1]))
+        g = [math.factorial(k) / 2 * G_k for k, G_k in enumerate(G, 1)]
+        for k in range(1, len(G) + 1):
+            parts = (x[..., None, None] * y for x, y in zip(g[k - 1 :], H, strict=False))
+            total = reduce(add, parts)
+            if k % 2:
+                found.append(2 * total[..., :a, a:])
+            else:
+                found += [total[..., :a, :a], total[..., a:, a:], (2 / k) * g[k - 1]]
+        return found
+
+
 def _matrix_pairs(P: Atoms, Q: Atoms, d: int) -> tuple[Cumulants, Pullback]:
     """Any covariances: Prop. 3.3 and the derivatives of App. A, for all pairs at once.
 
@@ -271,6 +465,13 @@ def _matrix_pairs(P: Atoms, Q: Atoms, d: int) -> tuple[Cumulants, Pullback]:
         return P.column * means, P.covariance.collect_matrices(P.column[:, 0], covariances / 2)
 
     return [kappa(k) for k in range(1, d + 1)], pullback
+
+
+def _by_factor(X: Array, covariance: Covariance, xp: Namespace) -> tuple[Array, Array]:
+    """xᵀW_i for each row of X, (p, g, q), and W as (n, g, q)."""
+    W = xp.permute_dims(covariance.loadings(), (1, 0, 2))
+    products = X @ xp.reshape(W, (W.shape[0], -1))
+    return xp.reshape(products, (X.shape[0], *W.shape[1:])), W
 
 
 def _powers(s: Array, highest: int) -> list[Array]:

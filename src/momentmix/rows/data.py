@@ -220,7 +220,7 @@ class AtomData(RowData):
         if crowding is not None:
             crowding = crowding.at(np.argsort(order))
         rows = MemoryRows(X, weights, kind, self.count, frame.to_features, crowding)
-        if self.device is None:
+        if self.device is None or kind.iterated:
             return rows
         return rows.with_passes(device_passes(X, kind, self.device))
 
@@ -392,7 +392,7 @@ def as_tensors(data: MomentData, order: int) -> TensorData:
 
 def _scale(packed: np.ndarray, n: int, order: int, frame: Frame) -> np.ndarray:
     """Convert moments about the frame's centre to its units."""
-    if not frame.kind.diagonal:
+    if not frame.kind.thin:
         return linear_map(packed, frame.inverse.T)
     factors = np.broadcast_to(frame.inverse, n)
     scale = [np.prod(factors[packed_indices(n, k)], axis=1) for k in range(order + 1)]
@@ -439,6 +439,8 @@ class ObservedData(RowData):
     def rows_within(
         self, frame: Frame, kind: Kind, crowding: Crowding | None = None
     ) -> IncompleteRows:
+        if kind.iterated:
+            kind.features_of_seconds(np.empty(0))  # refuses gaps and errors in words
         completed, weights = self.within(frame), self.weights
         order = content_order(completed.X)
         rows = completed.take(order)._replace(one=completed.one)

@@ -2,7 +2,7 @@
 
 Every fit is done in centred and scaled coordinates, so a fit of aX + b is the map of the fit of X,
 whatever the units. The scaling keeps the covariance type: one number for spherical, one a feature
-for diag, a whitening matrix for tied and full.
+for diag and low-rank, a whitening matrix for tied and full.
 
 The search draws rows at random. If it drew them by position, reordering the table, or repeating a
 row instead of giving it weight 2, would change the draw. So equal rows are merged into one that
@@ -95,7 +95,7 @@ def spread_of_rows(
 class Frame:
     """x = centre + z scale (z @ scale if it is a matrix); ``log_volume`` is log |det scale|.
 
-    Types that are diagonal need only the variances (n,) of the covariance.
+    Thin types need only the variances (n,) of the covariance.
     """
 
     def __init__(self, kind: Kind, centre: np.ndarray, covariance: np.ndarray) -> None:
@@ -118,7 +118,7 @@ class Frame:
         self.units = np.broadcast_to(self.scale, n)  # of the features, one by one
         self.to_features: np.ndarray | None = None
         self.null: np.ndarray | None = None  # directions in which the data do not vary; (n, q)
-        if self.kind.diagonal:
+        if self.kind.thin:
             self.inverse: Any = 1 / self.scale
             self.log_volume = float(np.sum(np.log(np.broadcast_to(self.scale, n))))
             return
@@ -148,7 +148,7 @@ class Frame:
 
     @classmethod
     def of_samples(cls, kind: Kind, X: np.ndarray, weights: np.ndarray | None) -> Frame:
-        return cls(kind, *spread_of_rows(X, weights, kind.diagonal))
+        return cls(kind, *spread_of_rows(X, weights, kind.thin))
 
     @classmethod
     def of_atoms(cls, kind: Kind, atoms: Atoms) -> Frame:
@@ -165,7 +165,7 @@ class Frame:
     @property
     def factor(self) -> Bound:
         """x - centre = factor z, for columns: a number, a vector or a matrix."""
-        factor: Bound = self.scale if self.kind.diagonal else self.scale.T
+        factor: Bound = self.scale if self.kind.thin else self.scale.T
         return factor
 
     def bound(self, least: float, variances: np.ndarray) -> Bound:
@@ -185,7 +185,7 @@ class Frame:
 
         def apply(X: Array) -> Array:
             away = xp.astype(X, xp.float64, copy=False) - centre
-            if not self.kind.diagonal:
+            if not self.kind.thin:
                 return away @ inverse
             away *= inverse
             return away
@@ -205,13 +205,13 @@ class Frame:
         return result
 
     def _apply(self, X: np.ndarray) -> np.ndarray:
-        if self.kind.diagonal:
+        if self.kind.thin:
             return (X - self.centre) * self.inverse
         return (X - self.centre) @ self.inverse
 
     def restore(self, Z: np.ndarray) -> np.ndarray:
         """Points in the original coordinates."""
-        return self.centre + (Z * self.scale if self.kind.diagonal else Z @ self.scale)
+        return self.centre + (Z * self.scale if self.kind.thin else Z @ self.scale)
 
     def apply_atoms(self, atoms: Atoms) -> Atoms:
         """A distribution in these coordinates."""
@@ -223,11 +223,11 @@ class Frame:
         n = len(self.centre)
         if covariance.zero:
             return covariance
-        if self.kind.diagonal and covariance.diagonal:
+        if self.kind.thin and covariance.diagonal:
             variances = np.asarray(covariance.variances()) * np.broadcast_to(self.inverse, n) ** 2
             return Diagonal(variances, n)
         matrices = np.asarray(covariance.matrices())
-        if self.kind.diagonal:
+        if self.kind.thin:
             factor = np.broadcast_to(self.inverse, n)
             matrices = matrices * np.outer(factor, factor)
         else:
@@ -235,7 +235,7 @@ class Frame:
         return Full(matrices, n)
 
     def forward(self, parameters: Parameters) -> Parameters:
-        A = self.inverse if self.kind.diagonal else self.inverse.T
+        A = self.inverse if self.kind.thin else self.inverse.T
         covariances = self.kind.transform(np.asarray(parameters.covariances), A)
         return Parameters(parameters.weights, self.apply(parameters.means), covariances)
 

@@ -128,6 +128,8 @@ class Density(NamedTuple):
     peaks: Peaks | None = None  # components whose three terms cancel too far
     root: np.ndarray | None = None  # U of one matrix UUᵀ = Σ⁻¹ for all components
     sharpness: float = 1.0  # γ of ``softmax``
+    loadings: np.ndarray | None = None  # V of further terms ‖V_jᵀx‖² / 2; (S m, n, q)
+    covariances: np.ndarray | None = None  # which an M-step improves, if it is not closed
 
     @classmethod
     def of(
@@ -142,9 +144,19 @@ class Density(NamedTuple):
         sharp = np.flatnonzero(np.broadcast_to(sizes, len(means)) > SHARP)
         peaks = Peaks.of(kind, parameters, sharp) if len(sharp) else None
         root = kind.precision_cholesky(covariances)[1] if needs_no_features(kind) else None
-        return cls(constant, linear, quadratic, groups, peaks, root, sharpness)
+        more = kind.precision_loadings(covariances), covariances if kind.iterated else None
+        return cls(constant, linear, quadratic, groups, peaks, root, sharpness, *more)
 
-    def log_joint(self, X: np.ndarray, squares: np.ndarray | None) -> np.ndarray:
+    def products(self, X: np.ndarray) -> np.ndarray | None:
+        """V_jᵀx for each row and component, if there are loadings; (p, S m, q)."""
+        if self.loadings is None:
+            return None
+        V = self.loadings.swapaxes(0, 1)
+        return np.asarray((X @ V.reshape(len(V), -1)).reshape(len(X), *V.shape[1:]))
+
+    def log_joint(
+        self, X: np.ndarray, squares: np.ndarray | None, products: np.ndarray | None = None
+    ) -> np.ndarray:
         """(S m, p), with samples contiguous in memory, because the next steps run over samples.
 
         Without the features of the rows, their squares are those of xᵀU.
@@ -156,6 +168,9 @@ class Density(NamedTuple):
             L -= np.einsum("ij,ij->i", Y, Y) / 2
         else:
             L += self.quadratic @ squares.T
+        products = self.products(X) if products is None else products
+        if products is not None:
+            L += np.einsum("pjq,pjq->jp", products, products) / 2
         L += self.constant[:, None]
         if self.peaks is not None:
             L[self.peaks.numbers] = self.peaks.log_joint(X)
@@ -172,12 +187,26 @@ class Density(NamedTuple):
 
         Weights are those of the rows (p,), or of the rows for each mixture (S, p).
         """
-        L = self.log_joint(X, squares).reshape(self.groups, -1, len(X))
+        products = self.products(X)
+        L = self.log_joint(X, squares, products).reshape(self.groups, -1, len(X))
         R, log_density = softmax(L, 1, background, self.sharpness)
         R *= weights if weights.ndim == 1 else weights[:, None]
         R = R.reshape(-1, len(X))
-        values = np.vecdot(log_density, weights)
-        return Sums(values, R.sum(axis=1), R @ X, seconds_of(R, X, squares))
+        values, seconds = np.vecdot(log_density, weights), seconds_of(R, X, squares)
+        if products is not None:
+            seconds = self.with_products(seconds, R, X, products)
+        return Sums(values, R.sum(axis=1), R @ X, seconds)
+
+    def with_products(
+        self, seconds: np.ndarray, R: np.ndarray, X: np.ndarray, products: np.ndarray
+    ) -> np.ndarray:
+        """Seconds with Σ r x (V_jᵀx)ᵀ beside them, and Σ r times the covariances that V is from."""
+        (m, p), n = R.shape, X.shape[1]
+        weighted = (products * R.T[:, :, None]).reshape(p, -1)
+        own = (X.T @ weighted).reshape(n, m, -1).swapaxes(0, 1).reshape(m, -1)
+        assert self.covariances is not None
+        present = R.sum(axis=1, keepdims=True) * self.covariances.reshape(m, -1)
+        return np.concatenate([seconds, own, present], axis=1)
 
 
 def needs_no_features(kind: Kind) -> bool:
@@ -228,6 +257,9 @@ def softmax(
     return L, np.squeeze(highest + np.log(total), axis=axis) / sharpness
 
 
+#: No variance is less while loadings are first found, in units of the variance of the data. A round
+#: number that was not tuned; EM goes on from there, with the floor of the fit.
+OPENING_FLOOR = 1e-6
 #: The size of a block of rows, and the size up to which products of pairs of features are kept, in
 #: bytes. These are round numbers: results do not depend on them, only memory and speed do.
 _BLOCK_BYTES, _CACHE_BYTES = 4 << 20, 256 << 20
@@ -258,7 +290,7 @@ class Passes:
         """
         p, n = self.X.shape
         fit = 8 * p * self.kind.width(n) <= _CACHE_BYTES
-        keep = self.keeps and fit and not self.kind.diagonal
+        keep = self.keeps and fit and not self.kind.thin
         if not keep and p > self._step:
             return None
         return np.ascontiguousarray(to_numpy(self.kind.features(self.X)))
@@ -302,14 +334,28 @@ class Passes:
         return add_up(self.over_blocks(block))
 
     def weighted_sums(self, R: np.ndarray, weights: np.ndarray) -> Sums:
-        """The sums with responsibilities R (p, m) that are given."""
+        """The sums with responsibilities R (p, m) that are given.
+
+        If an M-step improves covariances, the sums are those after a few such steps.
+        """
+        density: Density | None = None
 
         def block(rows: slice) -> Sums:
-            weighted = (R[rows] * weights[rows, None]).T
-            seconds = seconds_of(weighted, self.X[rows], self.quadratic(rows))
-            return Sums(np.zeros(1), weighted.sum(axis=1), weighted @ self.X[rows], seconds)
+            X, weighted = self.X[rows], (R[rows] * weights[rows, None]).T
+            seconds = seconds_of(weighted, X, self.quadratic(rows))
+            if density is not None and (products := density.products(X)) is not None:
+                seconds = density.with_products(seconds, weighted, X, products)
+            return Sums(np.zeros(1), weighted.sum(axis=1), weighted @ X, seconds)
 
-        return add_up(self.over_blocks(block))
+        sums = add_up(self.over_blocks(block))
+        for _ in range(self.kind.opening_steps):
+            _, shares, firsts, seconds = sums
+            safe = np.maximum(shares, 1e-300)[:, None]
+            covariances = self.kind.estimate(shares, firsts / safe, seconds / safe)
+            covariances = self.kind.raise_to(covariances, OPENING_FLOOR)
+            density = Density.of(self.kind, Parameters(shares, firsts / safe, covariances))
+            sums = add_up(self.over_blocks(block))
+        return sums
 
 
 def add_up(parts: list[Sums]) -> Sums:

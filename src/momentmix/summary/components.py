@@ -112,11 +112,7 @@ def covariance_matrices(mixture: Mixture) -> np.ndarray:
 
 def feature_variances(mixture: Mixture) -> np.ndarray:
     """The variance of each feature in each component; (m, n)."""
-    covariance = mixture.atoms.covariance
-    if covariance.diagonal:
-        shape = mixture.n_components, mixture.n_features
-        return np.broadcast_to(to_numpy(covariance.variances()), shape)
-    return np.diagonal(covariance_matrices(mixture), axis1=1, axis2=2)
+    return np.broadcast_to(to_numpy(mixture.atoms.covariance.spread()), mixture.means.shape)
 
 
 def components(mixture: Mixture) -> list[Component]:
