@@ -1,8 +1,8 @@
 """Covariances of a set of atoms: spherical, diag, full, each also tied, low-rank, zero of points.
 
-A type is a class in ``matrices.py``, ``variances.py``, ``tied.py`` or ``low_rank.py``; ``base.py`` says what it must
-provide. Code outside this folder never asks for the type. The names of types are for users and
-model files; ``covariance_type`` turns a name into the class that fits pass around.
+A type is a class in ``matrices.py``, ``variances.py``, ``tied.py`` or ``low_rank.py``; ``base.py``
+says what it must provide. Code outside this folder never asks for the type. The names of types are
+for users and model files; ``covariance_type`` turns a name into the class that fits pass around.
 """
 
 from momentmix.covariance.base import Bound, Covariance, Kind

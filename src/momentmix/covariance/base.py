@@ -75,11 +75,6 @@ class Covariance(ABC):
         return cls(array, n)
 
     @classmethod
-    def fits(cls, array: Array) -> Kind:
-        """The type of an array: this one, or the one whose rank the array has."""
-        return cls
-
-    @classmethod
     def present(cls, array: Any) -> Any:
         """The array, or a gradient in it, as users see it."""
         return array

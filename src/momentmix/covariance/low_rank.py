@@ -14,12 +14,17 @@ from typing import Any, ClassVar, NamedTuple, NoReturn, cast
 
 import numpy as np
 
-from momentmix.covariance.base import NEAR_FLOOR, Bound, Covariance, Kind, optimism_of
-from momentmix.covariance.base import refuse_degenerate
+from momentmix.covariance.base import (
+    NEAR_FLOOR,
+    Bound,
+    Covariance,
+    optimism_of,
+    refuse_degenerate,
+)
 from momentmix.covariance.matrices import Full
 from momentmix.covariance.prior import LogNormalPrior, PullOfVariances
 from momentmix.covariance.variances import Diagonal
-from momentmix.support.array import Array, array_device, namespace
+from momentmix.support.array import Array, array_device, as_float_array, like, namespace
 from momentmix.support.messages import NoStandardErrors
 
 
@@ -42,12 +47,22 @@ class Factors(NamedTuple):
         return LowRank.of(join(self), self.variances.shape[-1]).matrices()
 
 
-def join(covariances: Any) -> Any:
-    """Loadings and variances in one array (m, n, q + 1); any other array stays as it is."""
-    if not isinstance(covariances, Factors):
+def join(covariances: Any, name: str = "") -> Any:
+    """Loadings and variances in one array (m, n, q + 1); any other array stays as it is.
+
+    A plain pair is one of these if the type's ``name`` says so.
+    """
+    pair = isinstance(covariances, tuple) and name == LowRank.name and len(covariances) == 2
+    if not (pair or isinstance(covariances, Factors)):
         return covariances
-    loadings, variances = covariances
-    return namespace(loadings).concat([loadings, variances[..., None]], axis=-1)
+    loadings = as_float_array(covariances[0], "loadings", (3,))
+    variances = as_float_array(like(covariances[1], loadings), "variances", (2,))
+    if tuple(loadings.shape[:2]) != tuple(variances.shape):
+        raise ValueError(
+            f"loadings must be (m, n, q) and variances (m, n); got shapes {tuple(loadings.shape)} "
+            f"and {tuple(variances.shape)}"
+        )
+    return namespace(loadings, variances).concat([loadings, variances[..., None]], axis=-1)
 
 
 class PullOfFactors(PullOfVariances):
@@ -78,10 +93,6 @@ class LowRank(Diagonal):
     @classmethod
     def of(cls, array: Array, n: int) -> Covariance:
         return of_rank(int(array.shape[-1]) - 1)(array, n)
-
-    @classmethod
-    def fits(cls, array: Any) -> Kind:
-        return of_rank(int(array.shape[-1]) - 1) if array.ndim == 3 else cls
 
     @classmethod
     def present(cls, array: Any) -> Any:
@@ -132,8 +143,9 @@ class LowRank(Diagonal):
         return array
 
     def colour(self, factors: Array, i: int, Z: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        loadings, deviations = factors[i, :, :-1], factors[i, :, -1]
-        return Z * deviations + rng.standard_normal((len(Z), loadings.shape[1])) @ np.swapaxes(loadings, 0, 1)
+        factor = np.asarray(factors)[i]
+        random = rng.standard_normal((len(Z), factor.shape[1] - 1))
+        return Z * factor[:, -1] + random @ factor[:, :-1].T
 
     def whitener(self) -> tuple[Array, Array]:
         """[s^-½, B, Bz] with z = M⁻¹Bᵀ: the whitened x is (y - Bz, z), for y = x s^-½.
@@ -141,7 +153,7 @@ class LowRank(Diagonal):
         Its squares are ‖y - Bz‖² + ‖z‖² = yᵀ(I + BBᵀ)⁻¹y, the least of a ridge regression on B:
         so nothing cancels.
         """
-        xp, n = namespace(self.array), self.n_features
+        xp = namespace(self.array)
         refuse_degenerate(xp.all(self.variances() > 0, axis=1))
         scale, B, M = self._scaled()
         solved = xp.matmul(B, xp.linalg.inv(M))
@@ -159,9 +171,8 @@ class LowRank(Diagonal):
 
     def half_log_determinants(self) -> Array:
         xp = namespace(self.array)
-        _, _, M = self._scaled()
-        roots = xp.linalg.diagonal(xp.linalg.cholesky(M))
-        logs = 0.5 * xp.sum(xp.log(self.variances()), axis=-1)
+        roots = xp.linalg.diagonal(xp.linalg.cholesky(self._scaled()[2]))
+        logs = xp.sum(xp.log(self.variances()), axis=-1) / 2
         return logs + xp.sum(xp.log(roots), axis=-1)
 
     def is_definite(self) -> bool:
@@ -175,12 +186,11 @@ class LowRank(Diagonal):
         """The factors given some features are N(M⁻¹Bᵀy, M⁻¹), which the others follow."""
         xp, known, left = namespace(self.array), self.marginal(given), self.marginal(kept)
         scale, B, M = cast(LowRank, known)._scaled()
-        W = cast(LowRank, left).loadings()
-        y = (deltas * scale)[..., None]
-        z = xp.linalg.solve(M, xp.matmul(B.mT, y))
-        turned = xp.matmul(W, xp.linalg.inv(xp.linalg.cholesky(M)).mT)
+        W, root = left.loadings(), xp.linalg.inv(xp.linalg.cholesky(M))
+        turned = xp.matmul(W, root.mT)
+        z = xp.matmul(root, xp.matmul(B.mT, (deltas * scale)[..., None]))
         array = xp.concat([turned, left.variances()[..., None]], axis=-1)
-        return xp.matmul(W, z)[..., 0], self.of(array, kept.shape[0])
+        return xp.matmul(turned, z)[..., 0], self.of(array, kept.shape[0])
 
     def without(self, noise: Covariance) -> Covariance:
         return Full(self.matrices(), self.n_features).without(noise)
@@ -212,11 +222,10 @@ class LowRank(Diagonal):
     def log_density_coefficients(
         cls, means: np.ndarray, array: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        own, n = cls(array, means.shape[1]), means.shape[1]
-        precisions, V = 1 / array[..., -1], cls.precision_loadings(array)
+        n, precisions, V = means.shape[1], 1 / array[..., -1], cls.precision_loadings(array)
         linear = means * precisions - (V @ (V.swapaxes(1, 2) @ means[..., None]))[..., 0]
         size = np.sum(means * linear, axis=1) + n * np.log(2 * np.pi)
-        return -0.5 * size - own.half_log_determinants(), linear, -0.5 * precisions
+        return -size / 2 - cls(array, n).half_log_determinants(), linear, -precisions / 2
 
     @classmethod
     def precision_loadings(cls, array: np.ndarray) -> np.ndarray:
@@ -253,7 +262,8 @@ class LowRank(Diagonal):
         variances = np.maximum(seconds[:, :n] - means * means, 0)
         if seconds.shape[1] == n:
             return cls._opening(variances)
-        array = seconds[:, n * (q + 1) :].reshape(m, n, q + 1)
+        last = seconds[:, n * (q + 1) :].reshape(m, n, q + 1)
+        array = cls.raise_to(last, 1e-300)  # a component without rows has none
         products = seconds[:, n : n * (q + 1)].reshape(m, n, q)
         M = np.asarray(cls(array, n)._scaled()[2])
         turn, inverse = np.linalg.inv(np.linalg.cholesky(M)), np.linalg.inv(M)
@@ -336,13 +346,9 @@ class LowRank(Diagonal):
     @classmethod
     def tangent(cls, n: int) -> NoReturn:
         raise NoStandardErrors(
-            "covariance_type='low-rank' has no standard errors, as factors that are turned describe"
-            " the same covariances; use bootstrap, or fit 'diag' or 'full'"
+            "covariance_type='low-rank' has no standard errors, as turning the factors changes no "
+            "covariance; use bootstrap, or fit 'diag' or 'full'"
         )
-
-    @staticmethod
-    def gradient_of_matrices(weights: np.ndarray, G: np.ndarray) -> NoReturn:
-        raise TypeError("the derivative depends on the loadings")
 
 
 @cache

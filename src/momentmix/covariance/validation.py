@@ -60,7 +60,9 @@ def component_covariance(
     semidefinite.
     """
     array = as_float_array(array, argument, (0, 1, 2, 3))
-    kind = covariance_type(name).fits(array)
+    kind = covariance_type(name)
+    if array.ndim == 3:
+        kind = kind.of(array, n).kind  # with the rank of the array
     if tuple(array.shape) != kind.shape(m, n):
         raise ValueError(
             f"{argument} must have shape {kind.shape(m, n)} for covariance_type={name!r} with {m} "

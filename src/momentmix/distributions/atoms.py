@@ -73,7 +73,9 @@ class Atoms(AtomDistribution):
             raise ValueError("weights and means must be finite, but hold NaN or infinity")
         covariance: Covariance = Zero(n)
         if covariances is not None:
-            array = as_float_array(like(join(covariances), means), "covariances", (1, 2, 3))
+            array = as_float_array(
+                like(join(covariances, covariance_type), means), "covariances", (1, 2, 3)
+            )
             covariance = component_covariance(covariance_type, array, m, n, signed=True)
             covariance = covariance.of(frozen_copy(covariance.array), n)
             namespace(means, covariance.array)

@@ -255,7 +255,7 @@ class Mixture(AtomDistribution):
         if not all_finite(means):
             raise ValueError("means must be finite, but hold NaN or infinity")
         weights = as_float_array(like(weights, means), "weights", (1,))
-        covariances = like(join(covariances), means)
+        covariances = like(join(covariances, covariance_type), means)
         covariances = as_float_array(covariances, "covariances", (0, 1, 2, 3))
         refuse_overflow(covariances, n)
         covariance = component_covariance(covariance_type, covariances, m, n)

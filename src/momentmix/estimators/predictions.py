@@ -14,7 +14,6 @@ from sklearn.utils.validation import check_is_fitted
 from momentmix.blocks.dask_rows import DaskRows, feature_names, map_rows
 from momentmix.blocks.engines import is_dask
 from momentmix.blocks.spark_rows import row_function
-from momentmix.covariance import Covariance
 from momentmix.distributions.mixture import Mixture
 from momentmix.estimators.base import MixtureEstimator, Table, check_rows, checked_table
 from momentmix.observed import noise_of_rows
@@ -484,9 +483,10 @@ def log_prob_by_feature(mixture: Mixture, X: np.ndarray, noise_covariance: Table
     """
     weights, means = to_numpy(mixture.weights), to_numpy(mixture.means).astype(np.float64)
     rows = np.asarray(X, dtype=np.float64)
-    own = np.broadcast_to(_variances(mixture.atoms.covariance), means.shape)
+    spread = to_numpy(mixture.atoms.covariance.spread()).astype(np.float64)
+    own = np.broadcast_to(spread, means.shape)
     noise = noise_of_rows(noise_covariance, rows)
-    more = np.zeros((1, 1)) if noise is None else _variances(noise)
+    more = np.zeros((1, 1)) if noise is None else to_numpy(noise.spread())
     total = np.zeros(len(rows))
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         for a, error in enumerate(np.broadcast_to(more, rows.shape).T):
@@ -495,10 +495,6 @@ def log_prob_by_feature(mixture: Mixture, X: np.ndarray, noise_covariance: Table
             logs = logs - (rows[:, a, None] - means[:, a]) ** 2 / (2 * S)
             total += np.where(np.isnan(rows[:, a]), 0.0, np.logaddexp.reduce(logs, axis=1))
     return total
-
-
-def _variances(covariance: Covariance) -> np.ndarray:
-    return to_numpy(covariance.spread()).astype(np.float64)
 
 
 def _with_outliers(mixture: Mixture, X: np.ndarray, noise_covariance: Table) -> np.ndarray:

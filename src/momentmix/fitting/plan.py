@@ -110,7 +110,7 @@ def _with_inverse(
     kind: Kind, m: int, n: int, array: ArrayLike, name: str
 ) -> tuple[np.ndarray, np.ndarray]:
     """An array of the type, checked, and its inverse."""
-    checked = component_covariance(kind.plain().name, join(array), m, n, name)
+    checked = component_covariance(kind.plain().name, join(array, kind.name), m, n, name)
     if checked.kind is not kind.plain():
         raise ValueError(
             f"{name} has rank {checked.kind.rank}, but rank={kind.rank} is to be fitted"
