@@ -135,7 +135,8 @@ def test_a_fit_finds_groups_and_factors(rng):
     assert gm.precisions_ is None
     start = {"means_init": gm.means_, "covariances_init": gm.covariances_}
     settings = {"covariance_type": "low-rank", "rank": 2, "random_state": 0}
-    again = mm.GaussianMixture(2, weights_init=gm.weights_, **start, **settings).fit(X)
+    start |= {"weights_init": gm.weights_, "prior": gm.prior_strength_}
+    again = mm.GaussianMixture(2, **start, **settings).fit(X)
     np.testing.assert_allclose(again.score(X), gm.score(X), atol=1e-4)
     units = 10.0 ** rng.integers(-3, 4, 12)
     scaled = mm.GaussianMixture(2, **settings).fit(X * units)

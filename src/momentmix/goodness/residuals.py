@@ -289,6 +289,8 @@ class Refits:
             "verbose": 0,
             "random_state": 0,
         }
+        if mixture.atoms.covariance.rank:
+            self._settings["rank"] = mixture.atoms.covariance.rank
 
     def residual(
         self, X: np.ndarray, counts: np.ndarray, rng: np.random.Generator
