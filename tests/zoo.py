@@ -5,6 +5,7 @@ import functools
 import numpy as np
 
 import momentmix as mm
+from momentmix.covariance import join
 
 N_FEATURES = 2
 
@@ -32,7 +33,7 @@ class Case:
         w = np.full(m, 1 / m) if w is None else w
         kind = self.noise_kind if self.kind == "samples" else self.kind
         sign = -1 if self.kind == "samples" else 1
-        return [(w[j], mu[j], sign * _matrix(kind, c, j, n)) for j in range(m)]
+        return [(w[j], mu[j], sign * _matrix(kind, join(c), j, n)) for j in range(m)]
 
     @property
     def covariance_is_matrix(self):
