@@ -71,7 +71,7 @@ class PullOfFactors(PullOfVariances):
     def __init__(self, prior: LogNormalPrior, array: np.ndarray, groups: int) -> None:
         super().__init__(prior, array[..., -1], groups)
 
-    def spectra(self, scatter: np.ndarray) -> np.ndarray:
+    def spectra(self, scatter: np.ndarray) -> list[np.ndarray]:
         return super().spectra(scatter[..., -1])
 
     def step(self, counts: np.ndarray, scatter: np.ndarray) -> np.ndarray:
