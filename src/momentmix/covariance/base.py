@@ -75,8 +75,8 @@ class Covariance(ABC):
         return cls(array, n)
 
     @classmethod
-    def present(cls, array: Any) -> Any:
-        """The array, or a gradient in it, as users see it."""
+    def present(cls, array: Array) -> Array:
+        """The array, or a gradient in it, as users see it: a named pair, if it is one."""
         return array
 
     @property

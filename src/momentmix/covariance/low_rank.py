@@ -10,7 +10,7 @@ is (g, n, q + 1): the loadings of each feature, and then its variance. A kind ha
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, ClassVar, NamedTuple, NoReturn, cast
+from typing import ClassVar, NamedTuple, NoReturn, cast
 
 import numpy as np
 
@@ -39,22 +39,22 @@ class Factors(NamedTuple):
         s: the variance of each feature that no factor explains.
     """
 
-    loadings: Any
-    variances: Any
+    loadings: Array
+    variances: Array
 
     def matrices(self) -> Array:
         """The dense matrices W Wᵀ + diag(s), of shape (m, n, n)."""
         return LowRank.of(join(self), self.variances.shape[-1]).matrices()
 
 
-def join(covariances: Any, name: str = "") -> Any:
+def join(covariances: object, name: str = "") -> Array:
     """Loadings and variances in one array (m, n, q + 1); any other array stays as it is.
 
     A plain pair is one of these if the type's ``name`` says so.
     """
-    pair = isinstance(covariances, tuple) and name == LowRank.name and len(covariances) == 2
-    if not (pair or isinstance(covariances, Factors)):
-        return covariances
+    pair = name == LowRank.name and isinstance(covariances, tuple) and len(covariances) == 2
+    if not isinstance(covariances, Factors) and not (pair and isinstance(covariances, tuple)):
+        return cast(Array, covariances)
     loadings = as_float_array(covariances[0], "loadings", (3,))
     variances = as_float_array(like(covariances[1], loadings), "variances", (2,))
     if tuple(loadings.shape[:2]) != tuple(variances.shape):
@@ -95,8 +95,8 @@ class LowRank(Diagonal):
         return of_rank(int(array.shape[-1]) - 1)(array, n)
 
     @classmethod
-    def present(cls, array: Any) -> Any:
-        return Factors(array[..., :-1], array[..., -1])
+    def present(cls, array: Array) -> Array:
+        return cast(Array, Factors(array[..., :-1], array[..., -1]))
 
     def loadings(self) -> Array:
         return self.array[..., :-1]
@@ -240,13 +240,6 @@ class LowRank(Diagonal):
         factors, minus_logs = own.whitener()
         Y = (np.asarray(own.apply(factors, j, D[j])) for j in range(len(D)))
         return np.stack([np.sum(y * y, axis=1) for y in Y]), -np.asarray(minus_logs)
-
-    @staticmethod
-    def precision_cholesky(array: np.ndarray) -> tuple[Any, Any]:
-        """None: precisions would be n × n. An error if Σ is singular."""
-        if np.min(array[..., -1]) <= 0:
-            raise np.linalg.LinAlgError("a variance is zero")
-        return None, None
 
     @classmethod
     def estimate(cls, shares: np.ndarray, means: np.ndarray, seconds: np.ndarray) -> np.ndarray:

@@ -532,7 +532,7 @@ class MixtureEstimator(DensityMixin, BaseEstimator):
         self.rank_ = kind.rank
         self.outlier_share_ = outlier_share(fit.parameters.weights)
         precisions: tuple[np.ndarray | None, np.ndarray | None] = None, None
-        if problem.definite:
+        if problem.definite and not kind.iterated:
             try:
                 precisions = kind.precision_cholesky(covariances)
             except np.linalg.LinAlgError as error:

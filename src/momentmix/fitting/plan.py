@@ -116,12 +116,12 @@ def _with_inverse(
             f"{name} has rank {checked.kind.rank}, but rank={kind.rank} is to be fitted"
         )
     matrices = to_numpy(checked.array).astype(np.float64)
+    if kind.iterated:  # the precisions have no such form
+        return matrices, matrices
     try:
         inverse = kind.precision_cholesky(matrices)[0]
     except np.linalg.LinAlgError:
         inverse = np.full_like(matrices, np.nan)
-    if inverse is None:  # the type has none
-        return matrices, matrices
     if not np.all(np.isfinite(inverse)):
         raise ValueError(f"{name} must be positive definite")
     return matrices, inverse

@@ -49,7 +49,9 @@ class AtomDistribution:
 
     def as_gradient(self, weights: Array, means: Array, covariances: Array | None) -> Gradient:
         """Turn derivatives in the atoms into those in the distribution's own parameters."""
-        return Gradient(weights, means, self.atoms.covariance.present(covariances))
+        if covariances is not None:
+            covariances = self.atoms.covariance.present(covariances)
+        return Gradient(weights, means, covariances)
 
 
 _Same = TypeVar("_Same", bound="StoredMoments", contravariant=True)
