@@ -52,8 +52,7 @@ def join(covariances: object, name: str = "") -> Array:
 
     A plain pair is one of these if the type's ``name`` says so.
     """
-    pair = name == LowRank.name and isinstance(covariances, tuple) and len(covariances) == 2
-    if not isinstance(covariances, Factors) and not (pair and isinstance(covariances, tuple)):
+    if not isinstance(covariances, Factors if name != LowRank.name else tuple):
         return cast(Array, covariances)
     loadings = as_float_array(covariances[0], "loadings", (3,))
     variances = as_float_array(like(covariances[1], loadings), "variances", (2,))
