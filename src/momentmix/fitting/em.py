@@ -222,7 +222,7 @@ class Likelihood(Generic[Somewhere]):
         prior = self.target.prior
         if prior is None or prior.customary is None or not isinstance(self.rows, MemoryRows):
             return self
-        sums = self.rows.sums(parameters, 1, self.target.box, self.target.sharpness)
+        sums = self.rows.sums(parameters, 1, self.target.box)
         _, shares, firsts, seconds = sums
         safe = np.maximum(shares, 1e-300)[:, None]
         scatter = self.target.kind.estimate(shares, firsts / safe, seconds / safe)

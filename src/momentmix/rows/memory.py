@@ -100,9 +100,9 @@ class Peaks(NamedTuple):
 
 
 #: The power ρ to which weights are raised where clusters are sought. With 1, one component for all
-#: rows is often best; with less than -½ log₂(1 - 2/π) = 0.73, a cut through the middle of one
-#: Gaussian cluster gains. In between, a cut just does not pay, and clusters may overlap the most.
-RHO = 0.75
+#: rows is often best; with less than 0.884 (for the sharpness 1.25), two components that share one
+#: Gaussian cluster gain. In between that just does not pay, and clusters may overlap the most.
+RHO = 0.9
 
 
 def blunt(sharpness: float) -> float:
