@@ -68,7 +68,7 @@ from momentmix.support.messages import CollapseWarning, warn_user
 from momentmix.support.parallel import thread_limit
 from momentmix.tensors.packed import total_size
 
-#: The power γ to which a fit of clusters raises densities, chosen together with the power of weights
+#: The power to which a fit of clusters raises densities, chosen together with the power of weights
 #: on the collections fcps, graves, sipu and g2mg: of 1.25, 1.5, 2 and 3, it finds the most.
 SHARPNESS = 1.25
 
