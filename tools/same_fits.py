@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 
 import momentmix as mm
-from momentmix.selection import choose_components
 
 TOLERANCE = 1e-10
 TYPES = ("full", "tied", "diag", "spherical")
@@ -276,10 +275,8 @@ def _() -> Any:
 
 @case("selection")
 def _() -> Any:
-    best, looked_at = choose_components(
-        rows("diag", 400), 5, covariance_type="diag", random_state=0
-    )
-    return {"best": best.n_components, "bic": [choice.bic for choice in looked_at]}
+    found = mm.select(rows("diag", 400), range(1, 6), "diag", random_state=0)
+    return {"best": found.best.n_components, "bic": [choice.bic for choice in found.table]}
 
 
 def numbers(found: Any) -> Results:

@@ -355,7 +355,6 @@ def test_blocks_without_rows_that_have_gaps(folder, small_blocks):
         (("-k", 2, "--errors", "width=height"), "--errors"),
         (("-k", 2, "--outliers", "auto"), "--outliers"),
         (("-k", 2, "--prior", "cv"), "--prior cv"),
-        (("-k", 2, "--compare-em"), "--compare-em"),
     ],
 )
 def test_what_does_not_go_in_blocks_is_named(arguments, named, folder):

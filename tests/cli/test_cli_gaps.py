@@ -216,11 +216,7 @@ def test_errors_that_cannot_be_meant(errors, message, folder):
     assert out == ""
 
 
-def test_what_goes_with_neither(folder):
-    _, err = run("fit", "birds.csv", "-k", 1, "--compare-em", code=1)
-    assert "--compare-em needs rows without gaps" in err
-    _, err = run("fit", "stars.csv", "-k", 1, "--compare-em", "--errors", "*_err", code=1)
-    assert "--compare-em goes without --errors" in err
+def test_moments_have_no_errors(folder):
     run("moments", "stars.csv", "-o", "m.npz", "--order", 2)
     _, err = run("fit", "m.npz", "-k", 1, "--errors", "*_err", code=1)
     assert "--errors needs the rows" in err

@@ -123,8 +123,6 @@ def test_without_outliers(folder):
          "--outliers is auto, uniform, none or a share of the rows such as 0.05, got '5 %'"),
         (["fit", "table.csv", "-k", 2, "--outliers", "0.7"], "--outliers must be a float in"),
         (["fit", "table.csv", "-k", 2, "--outliers", "nan"], "--outliers must be a float in"),
-        (["fit", "table.csv", "-k", 2, "--outliers", "auto", "--compare-em"],
-         "--compare-em goes without --outliers"),
         (["fit", "moments.npz", "-k", 2, "--outliers", "auto"], "--outliers needs the rows"),
         (["select", "table.csv", "-k", "1..2", "--covariance", "diag", "--criterion", "blrt",
           "--outliers", "auto"], "use --outliers none, not 'auto'"),

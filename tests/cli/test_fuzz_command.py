@@ -86,7 +86,6 @@ OPTIONS = {
         "--missing": ["keep", "drop", "error"],
         "--errors": ["b", "a=b", "*b", "0=1"],
         "--seed": ["3"],
-        "--compare-em": None,
         "--json": None,
     },
     "predict": {"-o": OUTPUTS, "--proba": None, "--columns": ["a,b", "b,a"], "--json": None},

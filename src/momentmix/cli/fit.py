@@ -199,8 +199,6 @@ def show_summary(summary: FitSummary) -> None:
     if value is not None:
         bic = "no BIC" if summary.collapsed else f"BIC {summary.bic(value):,.2f}"
         aside(f"log-likelihood {value:,.2f}, {bic}, {summary.seconds:.2g} s")
-    for rival in summary.rivals:
-        aside(f"{rival.name}: log-likelihood {rival.log_likelihood:,.2f}, {rival.seconds:.2g} s")
     if summary.outliers is not None:
         note(summary.outliers.sentence)
     if (merged := summary.clusters) is not None:
@@ -233,7 +231,6 @@ def summary_document(summary: FitSummary) -> dict[str, JsonValue]:
         "moments": [match._asdict() for match in summary.matches],
         "tests": [test._asdict() for test in summary.tests or ()],
         "choices": choices_document(summary.choices),
-        "rivals": [rival._asdict() for rival in summary.rivals],
         "remarks": summary.remarks,
     }
 
@@ -527,9 +524,6 @@ def fit(
         ),
     ] = None,
     device: DeviceOption = None,
-    compare_em: Annotated[
-        bool, typer.Option("--compare-em", help="Fit scikit-learn's EM too, from ten starts.")
-    ] = False,
     max_iter: Annotated[int, typer.Option(help="Maximum iterations per solver.")] = 200,
     tol: Annotated[
         float, typer.Option(help="Stop when the mean log-likelihood gains less than this.")
@@ -579,7 +573,6 @@ def fit(
             {
                 "give one file of moments alone; its columns are chosen already": len(files) > 1
                 or tables != TableOptions(),
-                "--compare-em needs the rows; moments are not enough for EM": compare_em,
                 "--errors needs the rows; moments have no errors of their own": errors is not None,
                 "--outliers needs the rows; moments do not tell one from another": odd is not None,
                 f"--method {method_given} needs the rows; moments have no likelihood": method_given
@@ -592,21 +585,16 @@ def fit(
         )
         summary = fit_moments(Path(files[0]), asked.number, settings)
     else:
-        unfit = _needs_memory(asked, settings, errors, compare_em)
+        unfit = _needs_memory(asked, settings, errors)
         with open_rows(files, tables, errors=errors) as opened:
             if read_in_blocks(opened, in_blocks, unfit):
                 assert asked.number is not None  # else the options were refused above
                 summary = fit_blocks(opened, asked.number, settings, gaps, device)
             else:
                 rows = rows_of(opened, gaps)
-                if compare_em:
-                    _check_for_em(rows, settings["outliers"])
                 others = other_columns(opened, rows.origin)
                 summary = fit_rows(rows, asked, settings, there)
                 summary.others = others
-        if compare_em:
-            with working("fitting scikit-learn's EM from ten starts"):
-                summary.add_scikit_learn(seed)
     found = summary.estimator
     assert found is not None
     if merging is not None and summary.X is not None:
@@ -633,9 +621,7 @@ def fit(
         raise KeyboardInterrupt  # after the best fit so far was saved
 
 
-def _needs_memory(
-    asked: Asked, settings: Settings, errors: str | None, compare_em: bool
-) -> list[str]:
+def _needs_memory(asked: Asked, settings: Settings, errors: str | None) -> list[str]:
     """The given options that do not work in blocks."""
     found = {
         "-k auto and ranges (give one number)": asked.numbers is None or len(asked.numbers) > 1,
@@ -643,22 +629,8 @@ def _needs_memory(
         "--errors": errors is not None,
         "--outliers": settings["outliers"] is not None,
         "--prior cv": settings["prior"] == "cv",
-        "--compare-em": compare_em,
     }
     return [option for option, given in found.items() if given]
-
-
-def _check_for_em(rows: TableRows, outliers: OutlierSetting) -> None:
-    """Raise an error for input that scikit-learn's EM does not accept."""
-    none = ", of which scikit-learn's EM has none"
-    _refuse(
-        {
-            f"--compare-em goes without --outliers{none}": outliers is not None,
-            f"--compare-em goes without --errors{none}": rows.errors is not None,
-            "--compare-em needs rows without gaps, which scikit-learn's EM does not take; "
-            "--missing drop leaves the others out": bool(np.isnan(rows.X).any()),
-        }
-    )
 
 
 def _refuse(reasons: dict[str, bool]) -> None:

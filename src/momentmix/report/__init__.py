@@ -35,7 +35,6 @@ from momentmix.report.evidence import (
     goodness_section,
     moments_section,
     outliers_section,
-    rivals_section,
 )
 from momentmix.report.parts import Section, one_decimal, pictures
 from momentmix.summary.components import components, counted, percent
@@ -86,7 +85,6 @@ def page(report: FitSummary, model: str | PathLike[str] | None = None) -> str:
         moments_section(report, drawn.get("moments", "")),
         goodness_section(report, drawn.get("quantiles", "")),
         choices_section(report, drawn.get("choices", "")),
-        rivals_section(report),
         columns_section(report),
         use_section(model, report.has_gaps),
         again_section(report),

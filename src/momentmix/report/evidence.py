@@ -23,7 +23,7 @@ from momentmix.report.parts import (
 )
 from momentmix.selection import Choice, Criterion, best_choice
 from momentmix.summary.components import counted, fine_percent, listed, names_of, percent, readable
-from momentmix.summary.fit_summary import MOST_TESTED_ROWS, FitSummary, Rival
+from momentmix.summary.fit_summary import MOST_TESTED_ROWS, FitSummary
 from momentmix.summary.origin import Origin
 from momentmix.summary.rows import ColumnSummary, Outlier
 
@@ -162,29 +162,6 @@ def choices_section(report: FitSummary, picture: str) -> Section | None:
 
 def _plain_cell(value: float | None, digits: int) -> Cell:
     return Cell(np.nan, "—") if value is None else Cell(value, f"{value:.{digits}f}")
-
-
-def rivals_section(report: FitSummary) -> Section | None:
-    """Other fits of the same rows."""
-    if not report.rivals or report.log_likelihood is None:
-        return None
-    ours = Rival("this fit", report.log_likelihood, report.seconds or 0.0)
-    all_fits = [ours, *report.rivals]
-    best = max(fit.log_likelihood for fit in all_fits)
-    columns: list[Column[Rival]] = [
-        ("fit", lambda fit: Cell(all_fits.index(fit), escape(fit.name))),
-        ("log-likelihood", lambda fit: decimal_cell(fit.log_likelihood)),
-        ("BIC", lambda fit: decimal_cell(report.bic(fit.log_likelihood))),
-        ("seconds", lambda fit: Cell(fit.seconds, f"{fit.seconds:.2g}")),
-    ]
-    return Section(
-        "rivals",
-        "Against EM",
-        "<p>The same rows, number of components and covariance type. A higher log-likelihood, or a "
-        "lower BIC, is better, unless a component has collapsed; the prior of this fit gives up a "
-        "little of it on the rows that were fitted, for new ones.</p>"
-        + table("Other fits", columns, all_fits, lambda fit: fit.log_likelihood == best),
-    )
 
 
 def goodness_section(report: FitSummary, picture: str) -> Section | None:

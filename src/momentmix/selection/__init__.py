@@ -10,5 +10,4 @@ from momentmix.selection.criteria import why_no_more as why_no_more
 from momentmix.selection.merging import Merge as Merge
 from momentmix.selection.merging import MergedComponents as MergedComponents
 from momentmix.selection.merging import merge_components as merge_components
-from momentmix.selection.select import choose_components as choose_components
 from momentmix.selection.select import select as select

@@ -292,68 +292,6 @@ def select(
     )
 
 
-def choose_components(
-    X: ArrayLike,
-    most: int | None = None,
-    patience: int = PATIENCE,
-    callback: Callable[[Choice], None] | None = None,
-    noise_covariance: ArrayLike | None = None,
-    sample_weight: ArrayLike | None = None,
-    **settings: Any,
-) -> tuple[Choice, list[Choice]]:
-    """The number of components with the lowest BIC, and all numbers from 1 that were tried.
-
-    It is :func:`momentmix.select` for one covariance type, which stops by itself.
-
-    Parameters
-    ----------
-    X : (p, n)
-        The rows. NaN is a gap; rows without any value do not count.
-    most : int, optional
-        The largest number tried; by default there is no limit but that of the number of rows.
-    patience : int, default=3
-        It stops after so many numbers in a row that do not lower the BIC.
-    callback : callable, optional
-        Is called with each Choice as soon as it is known, to show progress.
-    noise_covariance : scalar or array, optional
-        The covariance of known errors in the rows, as in ``GaussianMixture.fit``.
-    sample_weight : array of shape (p,), optional
-        How many times each row counts.
-    **settings
-        Those of GaussianMixture, the number of components apart.
-
-    Returns
-    -------
-    best : Choice
-    looked_at : list of Choice
-
-    Examples
-    --------
-    >>> from momentmix import Mixture
-    >>> from momentmix.selection import choose_components
-    >>> truth = Mixture([0.5, 0.3, 0.2], [[0, 0], [4, 0], [0, 4]], [1.0, 0.5, 0.5], "spherical")
-    >>> X, _ = truth.sample(2000, random_state=0)
-    >>> best, looked_at = choose_components(X, covariance_type="spherical", random_state=0)
-    >>> best.n_components
-    3
-    """
-    if most is not None and most < 1:
-        raise ValueError(f"most must be at least 1, got {most}")
-    types = _types(settings.pop("covariance_type", "full"))
-    found = _compare(
-        X,
-        None if most is None else range(1, most + 1),
-        types,
-        "bic",
-        patience=patience,
-        sample_weight=sample_weight,
-        noise_covariance=noise_covariance,
-        callback=callback,
-        settings=settings,
-    )
-    return found.chosen, found.table
-
-
 class ChoosesComponents:
     """What estimators have in common that fit mixtures whose number of components may be "auto"."""
 
@@ -375,9 +313,16 @@ class ChoosesComponents:
     ) -> GaussianMixture:
         """A fit with m components, or with as many as have the lowest BIC."""
         if m == "auto":
-            return choose_components(
-                X, self.max_components, patience=1, sample_weight=counts, **self._settings()
-            )[0].fit
+            settings = self._settings()
+            return _compare(
+                X,
+                range(1, self.max_components + 1),
+                _types(settings.pop("covariance_type")),
+                "bic",
+                patience=1,
+                sample_weight=counts,
+                settings=settings,
+            ).best
         return GaussianMixture(m, **self._settings()).fit(X, sample_weight=counts)
 
     def __sklearn_tags__(self) -> Tags:
@@ -420,7 +365,7 @@ def _compare(
     n_boot: int | None = None,
     sample_weight: Table = None,
     noise_covariance: Table = None,
-    callback: Callable[[Choice], None] | None,
+    callback: Callable[[Choice], None] | None = None,
     settings: dict[str, Any],
 ) -> Selection:
     template = GaussianMixture(1 if numbers is None else numbers[0], **settings)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from momentmix.goodness.comparison import moment_match as moment_match
     from momentmix.summary.fit_summary import FitSummary as FitSummary
-    from momentmix.summary.fit_summary import Rival as Rival
     from momentmix.summary.fit_summary import remarks as remarks
     from momentmix.summary.origin import Origin as Origin
     from momentmix.summary.papers import PaperTable as PaperTable
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
 
 #: Where names that others use stand. They are imported when first asked for: help needs none.
 _WHERE = dict.fromkeys(("PaperTable", "choices_table", "components_table"), "summary.papers")
-_WHERE |= dict.fromkeys(("FitSummary", "Rival", "remarks"), "summary.fit_summary")
+_WHERE |= dict.fromkeys(("FitSummary", "remarks"), "summary.fit_summary")
 _WHERE |= {"Origin": "summary.origin", "moment_match": "goodness.comparison"}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -379,14 +378,6 @@ def closeness(mixture: Mixture) -> np.ndarray:
     return result
 
 
-class Rival(NamedTuple):
-    """Another fit of the same rows."""
-
-    name: str
-    log_likelihood: float  # of all rows together
-    seconds: float
-
-
 class AllRows(NamedTuple):
     """What is known about all rows, if they are too many to hold in memory."""
 
@@ -412,8 +403,6 @@ class FitSummary:
         The time that the fit took.
     choices : list of Choice
         The numbers of components that were compared.
-    rivals : list of Rival
-        Other fits of the same rows.
     notes : list of str
         Remarks of the fit itself, such as that it did not converge.
     collapsed : list of int
@@ -440,7 +429,6 @@ class FitSummary:
     moments: MomentTensors | None = None
     seconds: float | None = None
     choices: list[Choice] = field(default_factory=list)
-    rivals: list[Rival] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     collapsed: Sequence[int] = ()
     origin: Origin | None = None
@@ -468,32 +456,6 @@ class FitSummary:
         rows = np.asarray(without_masks(X, "X"), dtype=float)
         found = cls(estimator.mixture_, source, X=rows, collapsed=collapsed, estimator=estimator)
         return replace(found, others=more)
-
-    def add_scikit_learn(self, random_state: int | np.random.RandomState | None = None) -> None:
-        """Fit scikit-learn's EM from ten starts, with its default settings, as a rival.
-
-        It accepts neither gaps nor error bars. If it has no such covariances, a note says so.
-        """
-        from sklearn.mixture import GaussianMixture
-
-        em = GaussianMixture(
-            self.mixture.n_components,
-            covariance_type=self.covariance_type,
-            n_init=10,
-            random_state=random_state,
-        )
-        try:
-            em._validate_params()
-        except ValueError:
-            self.notes.append(f"scikit-learn's EM has no {self.covariance_type} covariances.")
-            return
-        begin = time.perf_counter()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            em.fit(self.X)
-        seconds = time.perf_counter() - begin
-        total = float(np.sum(em.score_samples(self.X)))
-        self.rivals.append(Rival("scikit-learn's EM, n_init=10", total, seconds))
 
     @cached_property
     def units(self) -> Units:
