@@ -376,13 +376,16 @@ def test_ctrl_c_keeps_what_the_bootstrap_has(normal, monkeypatch):
 
 
 def test_compare_is_a_loop_over_permutations():
-    """Dense tensors of whitened rows, one permutation after the other."""
+    """Dense tensors of whitened rows, those far out pulled in, one permutation after the other."""
     rng = np.random.default_rng(12)
     X, Y = rng.gamma(3, size=(30, 2)), rng.gamma(2, size=(20, 2))
     found = compare(X, Y, 3, permutations=60, random_state=0)
-    both = np.concatenate([X, Y])
-    L = np.linalg.cholesky(np.linalg.inv(np.cov(both.T, bias=True)))
-    Z = (both - both.mean(axis=0)) @ L
+    Z, far = np.concatenate([X, Y]), np.full(50, 2.0)
+    while far.max() >= 1.01:  # the 99 % point of the distance of a Gaussian in the plane
+        Z = (Z - Z.mean(axis=0)) @ np.linalg.cholesky(np.linalg.inv(np.cov(Z.T, bias=True)))
+        far = np.hypot(*Z.T) / np.sqrt(-2 * np.log(0.01))
+        if far.max() >= 1.01:
+            Z = Z / np.maximum(far, 1)[:, None]
     thirds = np.einsum("pa,pb,pc->pabc", Z, Z, Z)
     for s in ("a,bc", "b,ac", "c,ab"):
         thirds = thirds - np.einsum(f"p{s}->pabc", Z, np.eye(2))
@@ -413,6 +416,18 @@ def test_compare_tells_what_differs():
     heavy = compare(X, rng.standard_t(4, size=(300, 2)) / np.sqrt(2), random_state=0)
     assert heavy[1].p_value > 0.05
     assert heavy[4].p_value < 0.05
+
+
+@pytest.mark.parametrize("size", [1e2, 1e4, 1e9])
+def test_a_handful_of_rows_far_out_hide_no_difference(size):
+    """In both tables; and in one they make no difference where there is none."""
+    rng = np.random.default_rng(15)
+    X, Y = rng.standard_normal((2, 400, 2))
+    Y += [0.4, 0.0]
+    X[:4], Y[:4] = size * rng.standard_normal((2, 4, 2))
+    assert compare(X, Y, 2, permutations=199, random_state=0)[1].p_value == 0.005
+    same = compare(X, X[::-1].copy(), 2, permutations=99, random_state=0)
+    assert np.all(same.p_values > 0.9)
 
 
 def test_compare_with_a_mixture_is_a_test_of_new_rows(normal):
