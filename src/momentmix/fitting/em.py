@@ -153,6 +153,9 @@ PATIENCE = 20
 #: The EM steps that fit a single component to rows with gaps or noise. This is a round number that
 #: was not tuned; the result need not be exact, because EM or a comparison of splits follows.
 SINGLE_STEPS = 20
+#: Steps for a single component of factors end when all further ones should gain less, in nats a row.
+#: A round number that was not tuned; it is small beside the gain of a split that pays.
+SINGLE_TOL = 1e-3
 #: Strengths change the fit that they are learned from, so this is repeated, at most so many times.
 #: Of some 70 tables, pairs of overlapping balls changed most, and settled within these rounds.
 ROUNDS = 4
@@ -372,7 +375,8 @@ def single(likelihood: LikelihoodHere) -> Parameters:
     one = from_responsibilities(likelihood, np.ones((len(likelihood.rows.X), 1)))
     if likelihood.closed:
         return one
-    return likelihood.fit(one, tol=0.0, max_iter=SINGLE_STEPS).parameters
+    tol = SINGLE_TOL if likelihood.rows.complete else 0.0
+    return likelihood.fit(one, tol=tol, max_iter=SINGLE_STEPS).parameters
 
 
 def revive(likelihood: Likelihood[Rows], parameters: Parameters) -> Parameters:

@@ -274,7 +274,7 @@ class LikelihoodSearch:
         The best of the later half comes second. Its starts differ more from the very best, because
         k-means gives similar clusters in all coordinates, and random rows do not.
         """
-        slow = self.rugged or not self.likelihood.closed
+        slow = self.rugged or not self.likelihood.rows.complete
         steps = MORE_STEPS if slow else FIRST_STEPS
         looked_at = self.likelihood.try_steps(starts, steps)
         self.n_iter += len(starts) * steps
