@@ -208,11 +208,12 @@ class Mixture(AtomDistribution):
     covariances : array
         The shapes of the components, in scikit-learn's forms: (m, n, n) for full, (n, n) for tied,
         (m, n) variances for diag, (m,) variances for spherical, and variances (n,) for tied-diag or
-        one number for tied-spherical. They must be positive semidefinite, and zero is allowed.
-    covariance_type : {"full", "tied", "diag", "spherical", "tied-diag", "tied-spherical"}, \
-            default="full"
+        one number for tied-spherical. They must be positive semidefinite, and zero is allowed. For
+        low-rank a pair: loadings W (m, n, q) and variances s (m, n) of W Wᵀ + diag(s).
+    covariance_type : {"full", "tied", "diag", "spherical", "tied-diag", "tied-spherical", \
+            "low-rank"}, default="full"
         Any ellipsoids; one ellipsoid for all; ellipsoids along the axes; balls; one such ellipsoid
-        or ball for all.
+        or ball for all; a few factors beside variances along the axes.
     feature_names : sequence of str, optional
         The names of the n features, kept in files and in marginals and conditionals.
     background : Background, optional
@@ -314,13 +315,13 @@ class Mixture(AtomDistribution):
 
     @property
     def covariances(self) -> Array:
-        """The covariances, in the shape of their type."""
+        """The covariances, in the shape of their type; for low-rank a pair of arrays, named."""
         covariance = self._atoms.covariance
         return covariance.present(covariance.array)
 
     @property
     def covariance_type(self) -> str:
-        """One of full, tied, diag, spherical, tied-diag and tied-spherical."""
+        """One of full, tied, diag, spherical, tied-diag, tied-spherical and low-rank."""
         return self._atoms.covariance.name
 
     @property

@@ -6,7 +6,7 @@ If the number of components or the covariance type is "auto", the fit of lowest 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, replace
 from itertools import product
@@ -45,7 +45,8 @@ from momentmix.fitting.plan import (
     last_start,
     plan_outliers,
 )
-from momentmix.fitting.problem import Problem
+from momentmix.fitting.problem import Problem, mixture_problem
+from momentmix.fitting.solve import solve
 from momentmix.fitting.starts import INIT_PARAMS
 from momentmix.fitting.sweep import PATIENCE, Found, best_of, can_sweep, numbers_for, sweep
 from momentmix.matching.model import (
@@ -75,7 +76,7 @@ SHARPNESS = 1.25
 
 def refuse_auto(estimator: GaussianMixture, why: str) -> NoReturn:
     """Raise an error that names the parameters that are "auto" and cannot be chosen."""
-    names = ("n_components", "covariance_type", "rank")[: 2 + estimator._has_rank]
+    names = ("n_components", "covariance_type", "rank")[: 2 + estimator._chooses_rank]
     parameters = {name: getattr(estimator, name) for name in names}
     left_open = " and ".join(f"{name}='auto'" for name, value in parameters.items()
                              if value == "auto")  # fmt: skip
@@ -99,17 +100,21 @@ def choose(estimator: GaussianMixture, data: Data) -> tuple[Found, Found]:
         )
     price = float(np.log(data.count))
     found: list[Found] = []
-    ranks: Iterable[int] = [0] if estimator.rank == "auto" else [int(estimator.rank)]
-    if estimator._has_rank and estimator.rank == "auto":
-        ranks = range(1, data.n)  # as many factors as features are a full covariance
+    # As many factors as features are a full covariance.
+    ranks = range(1, max(data.n, 2)) if estimator._chooses_rank else range(1)
     for one, rank in product(types, ranks):
-        with_rank = copy(estimator)
-        with_rank.rank = rank
-        found += fits_of(with_rank, data, one, numbers, patience=patience, price=price)
-        lowest_at = best_of(found).plan.kind.rank
-        if found[-1].fit.interrupted or (rank and rank > lowest_at):
+        each = with_choice(estimator, one, 1, rank or None)
+        if rank and m != "auto":
+            plan = plan_of(each, data, one, int(m))
+            problem = mixture_problem(data, plan)
+            fit = solve(problem, plan, generator(estimator.random_state))
+            found.append(Found(problem, plan, fit))
+        else:
+            found += fits_of(each, data, one, numbers, patience=patience, price=price)
+        lowest = min(found, key=lambda one: one.bic)
+        if found[-1].fit.interrupted or lowest.plan.kind.rank < rank:
             break
-    best, lowest = best_of(found), min(found, key=lambda one: one.bic)
+    best = lowest if estimator._chooses_rank and m != "auto" else best_of(found)
     if found[-1].fit.interrupted:
         best = replace(best, fit=replace(best.fit, interrupted=True))
     return best, lowest
@@ -464,13 +469,12 @@ class GaussianMixture(OutlierAnswers, InferenceEstimator):
     @property
     def _is_auto(self) -> bool:
         """Whether the number of components, the covariance type or the rank is "auto"."""
-        chosen = (self.n_components, self.covariance_type, self.rank if self._has_rank else None)
-        return "auto" in chosen
+        return "auto" in (self.n_components, self.covariance_type) or self._chooses_rank
 
     @property
-    def _has_rank(self) -> bool:
-        """Whether covariances have a rank to choose."""
-        return self.covariance_type == LowRank.name
+    def _chooses_rank(self) -> bool:
+        """Whether covariances have a rank, and it is "auto"."""
+        return self.covariance_type == LowRank.name and self.rank == "auto"
 
     @property
     def _needs_memory(self) -> bool:
@@ -529,7 +533,7 @@ def plan_likelihood(s: GaussianMixture, sizes: Sizes, last: Mixture | None) -> P
             "goal='clusters' is climbed by EM, and method='newton' climbs the likelihood; use "
             "method='auto' or 'em', or goal='density'"
         )
-    if s._has_rank and kind.rank >= n:
+    if kind.rank >= n:
         raise ValueError(f"rank must be less than the number of features, {n}; got {s.rank}")
     if kind.curved and (
         s.method == "newton" or s.init_params == "moments" or sizes.place != "memory"

@@ -153,8 +153,8 @@ PATIENCE = 20
 #: The EM steps that fit a single component to rows with gaps or noise. This is a round number that
 #: was not tuned; the result need not be exact, because EM or a comparison of splits follows.
 SINGLE_STEPS = 20
-#: Steps for a single component of factors end when all further ones should gain less, in nats a row.
-#: A round number that was not tuned; it is small beside the gain of a split that pays.
+#: Steps for a single component of factors end when all further ones should gain less, in nats a
+#: row. A round number that was not tuned; it is small beside the gain of a split that pays.
 SINGLE_TOL = 1e-3
 #: Strengths change the fit that they are learned from, so this is repeated, at most so many times.
 #: Of some 70 tables, pairs of overlapping balls changed most, and settled within these rounds.

@@ -97,8 +97,9 @@ class Gradient(NamedTuple):
         The derivative in the means. For Samples it is the derivative in X.
     covariances : array or None
         The derivative in the covariances, in their own shape: in the variances for the types diag
-        and spherical, and symmetric for full and tied, so that dF = ⟨covariances, dΣ⟩. For Samples
-        it is the derivative in the noise covariance, and None if there is no noise.
+        and spherical, and symmetric for full and tied, so that dF = ⟨covariances, dΣ⟩; for low-rank
+        in ``loadings`` and ``variances``, so named. For Samples it is the derivative in the noise
+        covariance, and None if there is no noise.
     """
 
     weights: Array
