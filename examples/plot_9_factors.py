@@ -32,9 +32,9 @@ for name, fit in {
     print(f"{name}: ARI {adjusted_rand_score(y, fit.predict(X)):.2f}, BIC {fit.bic(X):,.0f}")
 
 # %%
-# The factors of a component can be turned among themselves, which changes nothing in Σ. We turn them
-# so that the first explains as much as it can. Each row of the picture is a component: in the middle
-# its mean, to the left and right the mean less and plus two deviations of a factor.
+# The factors of a component can be turned among themselves, which changes nothing in Σ. We turn
+# them so that the first explains as much as it can. Each row of the picture is a component: in the
+# middle its mean, to the left and right the mean less and plus two deviations of a factor.
 
 
 def image(values):

@@ -529,7 +529,6 @@ class MixtureEstimator(DensityMixin, BaseEstimator):
         """Set the fitted attributes from a fit in the coordinates of X."""
         kind, covariances = problem.frame.kind, np.asarray(fit.parameters.covariances, order="C")
         self.n_components_, self.covariance_type_ = len(fit.parameters.weights), kind.name
-        self.rank_ = kind.rank
         self.outlier_share_ = outlier_share(fit.parameters.weights)
         precisions: tuple[np.ndarray | None, np.ndarray | None] = None, None
         if problem.definite and not kind.iterated:

@@ -506,6 +506,7 @@ class GaussianMixture(OutlierAnswers, InferenceEstimator):
     def _set(self, problem: Problem, fit: Fit) -> None:
         super()._set(problem, fit)
         self._set_likelihood(fit)
+        self.rank_ = problem.frame.kind.rank
 
     def _n_parameters(self) -> int:
         kind = fitted_type(self.covariance_type_, self.rank_)
