@@ -33,7 +33,8 @@ DOCS = Path(__file__).parents[2] / "docs"
 def test_the_schema_says_what_is_written(kind, tmp_path):
     shapes = {"full": np.eye(2)[None] * [[[1.0]], [[2]]], "tied": np.eye(2),
               "diag": np.ones((2, 2)), "spherical": np.ones(2),
-              "tied-diag": np.ones(2), "tied-spherical": 1.0, "low-rank": np.ones((2, 2, 3))}  # fmt: skip
+              "tied-diag": np.ones(2), "tied-spherical": 1.0,
+              "low-rank": np.ones((2, 2, 3))}  # fmt: skip
     schema = json.loads((DOCS / "model.schema.json").read_text())
     validator = jsonschema.Draft202012Validator(schema)
     background = Background(0.05, [3.0, 4.0])
