@@ -103,7 +103,7 @@ def on_device(rows, there):
 
 def comparable(sums, kind):
     """The sums; of a matrix that all components share, only the sum over them is asked for."""
-    return sums._replace(seconds=sums.seconds.sum(axis=0)) if needs_no_features(kind) else sums
+    return sums._replace(seconds=sums.seconds.sum(axis=0)) if needs_no_features(kind, 0) else sums
 
 
 @pytest.mark.parametrize("kind", TYPES)

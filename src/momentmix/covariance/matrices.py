@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
+from scipy.linalg.lapack import dtrtri
 
 from momentmix.covariance.base import NEAR_FLOOR, Bound, Covariance, optimism_of, refuse_degenerate
 from momentmix.covariance.coordinates import MatrixCoordinates, MatrixTangent, eigen
@@ -187,7 +188,9 @@ class Matrices(Covariance):
 
     @staticmethod
     def precision_cholesky(array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        factors = np.linalg.inv(np.linalg.cholesky(array)).swapaxes(-1, -2)
+        factors = np.linalg.cholesky(array).swapaxes(-1, -2)
+        for matrix in factors.reshape(-1, *array.shape[-2:]) if array.ndim > 2 else [factors]:
+            matrix[:] = dtrtri(matrix)[0]
         return factors @ factors.swapaxes(-1, -2), factors
 
     @staticmethod

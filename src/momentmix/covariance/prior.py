@@ -122,13 +122,16 @@ class LogNormalPrior:
         # Longer steps could make covariances negative.
         return np.asarray(s / np.maximum(size, 1.0))
 
-    def pool(self, counts: np.ndarray, scatter: np.ndarray) -> np.ndarray:
-        """Initial covariances, as if the prior's rows had the pooled covariance of all rows."""
+    def pool(self, counts: np.ndarray, scatter: np.ndarray, groups: int = 1) -> np.ndarray:
+        """Rough covariances, as if the prior's rows had covariance exp L, or that of all rows."""
         if self.diagonal:
             turned = self.axes @ scatter @ self.axes.T
             counts, scatter = self.hold(counts, scatter, np.diagonal(turned, axis1=1, axis2=2))
         rows = counts.reshape(-1, *[1] * (scatter.ndim - 1))
-        common = np.tensordot(counts / counts.sum(), scatter, axes=1)
+        if self.centre is None or np.ndim(self.centre) < scatter.ndim - 1:  # L lacks loadings
+            common = _group_means(rows * scatter, groups) / _group_means(rows, groups)
+        else:
+            common = self.pull.exponential(self.centre)
         return np.asarray((rows * scatter + self.strength * common) / (rows + self.strength))
 
     def hold(
@@ -214,6 +217,11 @@ class Pull(ABC):
     @abstractmethod
     def __init__(self, prior: LogNormalPrior, covariances: np.ndarray, groups: int) -> None: ...
 
+    @staticmethod
+    @abstractmethod
+    def exponential(logarithm: np.ndarray) -> np.ndarray:
+        """The covariance exp L for one L."""
+
     @abstractmethod
     def spectra(self, scatter: np.ndarray) -> list[np.ndarray]:
         """The eigenvalues of Λ^(-1/2) C_k Λ^(-1/2) for scatter C_k and Λ = exp L; (m, any).
@@ -252,6 +260,10 @@ class PullOfVariances(Pull):
         self.away = logs - self.centre
         squares = (self.away**2).reshape(len(logs), -1).sum(axis=1)
         self.penalties = prior.strength / 4 * prior.times * squares
+
+    @staticmethod
+    def exponential(logarithm: np.ndarray) -> np.ndarray:
+        return np.asarray(np.exp(logarithm))
 
     def spectra(self, scatter: np.ndarray) -> list[np.ndarray]:
         return [(scatter / np.exp(self.centre)).reshape(len(scatter), -1)]
@@ -293,6 +305,11 @@ class PullOfMatrices(Pull):
             volume = 2 * np.linalg.slogdet(inverse)[1]
             bracket = np.sum(self.logs - np.log(self.variances), axis=1) - volume
             self.penalties = self.penalties + prior.diagonal / 2 * bracket
+
+    @staticmethod
+    def exponential(logarithm: np.ndarray) -> np.ndarray:
+        values, vectors = eigen(logarithm)
+        return np.asarray((vectors * np.exp(values)) @ vectors.T)
 
     def _slopes(self) -> np.ndarray:
         """∂log_Σ B has the entries (log d_i - log d_j) / (d_i - d_j) B_ij in the eigenvectors."""

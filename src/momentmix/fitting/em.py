@@ -15,7 +15,7 @@ import numpy as np
 
 from momentmix.covariance import Anchor, Bound, Kind, LogNormalPrior, Pull, Strengths
 from momentmix.fit import DIGITS, Fit, Parameters, outlier_share
-from momentmix.rows.memory import Box, MemoryRows, Rows, Sums
+from momentmix.rows.memory import Box, MemoryRows, Rows, Sums, needs_no_features
 from momentmix.solvers import Anderson
 from momentmix.support.stopping import stopped
 
@@ -95,8 +95,8 @@ class Target:
     ) -> Parameters:
         """The M-step from sums over rows that count for ``count`` rows.
 
-        ``pull`` is the prior at the current covariances. Without it, the rows of the prior are
-        taken to have the pooled covariance of all components.
+        ``pull`` is the prior at the current covariances. Without it, the step is rough: the rows of
+        the prior are taken to have the pooled covariance of all components.
         """
         _, shares, firsts, seconds = sums
         safe = np.maximum(shares, 1e-300)[:, None]
@@ -113,7 +113,7 @@ class Target:
         if pull is not None:
             scatter = pull.step(counts, scatter)
         elif self.prior is not None:
-            scatter = self.prior.pool(counts, scatter)
+            scatter = self.prior.pool(counts, scatter, groups)
         return Parameters(weights, means, self.kind.raise_to(scatter, self.floor))
 
     def at_points(self, weights: np.ndarray, means: np.ndarray, spread: np.ndarray) -> Parameters:
@@ -206,13 +206,15 @@ class Likelihood(Generic[Somewhere]):
         log_posterior = value - self.penalty(fit.parameters)
         return replace(fit, log_likelihood=value, log_posterior=log_posterior)
 
-    def step(self, parameters: Parameters, groups: int = 1) -> Step:
+    def step(self, parameters: Parameters, groups: int = 1, rough: bool = False) -> Step:
         """One EM step of each of some mixtures.
 
-        It raises the log-posterior, unless a covariance overshoots.
+        It raises the log-posterior, unless a covariance overshoots. A ``rough`` one spares the
+        logarithms of covariances that the prior needs, and its log-posterior lacks the penalty.
         """
         sums = self.rows.sums(parameters, groups, self.target.box, self.target.sharpness)
-        penalties, pull = self.target.penalties(parameters.covariances, groups)
+        covariances = parameters.covariances
+        penalties, pull = (0.0, None) if rough else self.target.penalties(covariances, groups)
         values, count = sums.log_likelihoods, self.rows.count
         after = self.target.maximise(sums, count, pull, groups)
         return Step(values, values - penalties / count, after)
@@ -303,21 +305,25 @@ class Likelihood(Generic[Somewhere]):
         return likelihood, fit
 
     def try_steps(self, starts: Sequence[Parameters], steps: int) -> list[Fit]:
-        """A few EM steps from each start, all at once."""
-        if self.target.kind.together or len(starts) == 1:
+        """A few EM steps from each start, all at once.
+
+        In many columns, where logarithms of matrices are dear, all but the last two are rough.
+        """
+        if self.target.kind.together:
             found = []
             for start in starts:
                 found.append(self.fit(start, tol=0.0, max_iter=steps - 1))
                 if stopped():
                     break
             return found
-        S = len(starts)
+        S, wide = len(starts), needs_no_features(self.target.kind, starts[0].means.shape[1])
         at = Parameters(*(np.concatenate(parts) for parts in zip(*starts, strict=True)))
         at = self.target.with_room_for_background(at, S)
-        for _ in range(steps):
-            step = self.step(at, S)
+        for i in range(steps):
+            rough = wide and i < steps - 2 and not stopped()
+            step = self.step(at, S, rough)
             before, at = at, step.after
-            if stopped():
+            if stopped() and not rough:
                 break
         ends = zip(*(np.split(part, S) for part in before), strict=True)
         values = zip(step.log_likelihood, step.log_posterior, strict=True)

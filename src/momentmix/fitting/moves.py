@@ -16,10 +16,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from momentmix.covariance import Kind, LogNormalPrior
+from momentmix.covariance import Kind, LogNormalPrior, Spherical
 from momentmix.fit import DIGITS, Fit, Parameters
 from momentmix.fitting.em import (
+    Likelihood,
     LikelihoodHere,
+    Target,
     from_responsibilities,
     part_of,
     responsibilities,
@@ -90,12 +92,13 @@ def split_and_merge(
     tol: float,
     max_iter: int,
     tries: int = 5,
-    anyway: int = 0,
+    anyway: int = 1,
 ) -> Fit:
     """Exchange merges for splits as long as one of the ``tries`` most promising exchanges gains.
 
-    On small data all of them take their first steps at once, and the best goes on. After Ctrl-C
-    the best so far is the result.
+    On small data all of them take their first steps at once, and the best goes on. On large data
+    exchanges that promise nothing are left out, but ``anyway`` of them are tried in any case. After
+    Ctrl-C the best so far is the result.
     """
     if len(fit.parameters.weights) < 2:
         return fit
@@ -117,7 +120,7 @@ def split_and_merge(
                 trial = likelihood.fit(trial.parameters, tol=tol, max_iter=max_iter)
                 n_iter += trial.n_iter
             gain = trial.log_posterior - fit.log_posterior
-            surplus = max(surplus, gain - promise)
+            surplus = max(surplus / 2, gain - promise)
             if gain > 10 * tol:
                 fit, improved = trial, True
                 break
@@ -164,10 +167,11 @@ def _candidates(
     if prior is not None:
         pull = prior.at(parameters.covariances)
         prior, penalties = prior.about(pull.centre[0]), pull.penalties / likelihood.rows.count
-    splits = {k: split for k, split in _splits(likelihood, R, prior, rng).items() if split.gain > 0}
+    splits = _splits(likelihood, parameters, R, prior, rng)
+    splits = {k: split for k, split in splits.items() if split.gain > 0}
     if not splits:
         return []
-    losses = merge_losses(kind, parameters) - (penalties[:, None] + penalties)
+    losses = merge_losses(kind, parameters, prior, likelihood.rows.count)
     dropped -= penalties
     i, j = np.triu_indices(m)
     lost = np.where(i == j, dropped[i], losses[i, j])
@@ -266,6 +270,7 @@ class Cuts(NamedTuple):
     share: float  # their weight, by their probabilities
     local: LikelihoodHere  # of these rows
     starts: list[Parameters]
+    unit: np.ndarray | None = None  # U, if the rows of ``local`` are those of xᵀU
 
     @property
     def whole(self) -> float:
@@ -273,30 +278,50 @@ class Cuts(NamedTuple):
         one = single(self.local)
         return self.share * (self.local.value(one) - self.local.penalty(one))
 
+    def back(self, means: np.ndarray) -> np.ndarray:
+        """Means in the coordinates of X."""
+        if self.unit is None:
+            return means
+        return np.linalg.solve(self.unit.T, means.T).T if self.unit.ndim == 2 else means / self.unit
+
 
 def _cuts(
-    likelihood: LikelihoodHere, k: int, r: np.ndarray, rng: np.random.Generator
+    likelihood: LikelihoodHere,
+    parameters: Parameters,
+    k: int,
+    r: np.ndarray,
+    rng: np.random.Generator,
 ) -> list[Cuts]:
-    """The cuts of component k with responsibilities r (p,), if it has enough rows."""
+    """The cuts of component k with responsibilities r (p,), if it has enough rows.
+
+    A covariance that all components share stays as it is, because few rows would not tell it: in
+    units of it, two balls of known variance are to be fitted.
+    """
     own = np.flatnonzero(r > 0.5)
     weights = likelihood.rows.weights[own] * r[own]
     share = float(weights.sum())
     if len(own) < LEAST_ROWS or share <= 0:
         return []
     weights = weights / share
-    X = likelihood.rows.X[own]
+    kind, X, unit = likelihood.target.kind, likelihood.rows.X[own], None
+    local = part_of(likelihood, own, weights, share)
+    if kind.common and likelihood.rows.complete:
+        unit = kind.precision_cholesky(parameters.covariances)[1]
+        X = X @ unit if unit.ndim == 2 else X * unit
+        balls = Target(Spherical, 0.0, variance=1.0, sharpness=likelihood.target.sharpness)
+        local = Likelihood(MemoryRows(X, weights, Spherical, local.rows.count), balls)
     X = X - weights @ X
-    along = X @ principal_axes(X, weights, likelihood.target.kind.by_feature, rng).T
+    along = X @ principal_axes(X, weights, kind.by_feature, rng).T
     middle = 10.0**-DIGITS * np.abs(along).max(axis=0)
     sides = [side for side in (along > middle).T if 2 <= side.sum() <= len(side) - 2]
-    local = part_of(likelihood, own, weights, share)
     halves = [np.column_stack([side, ~side]).astype(float) for side in sides]
     starts = [from_responsibilities(local, R) for R in halves]
-    return [Cuts(k, own, share, local, starts)] if starts else []
+    return [Cuts(k, own, share, local, starts, unit)] if starts else []
 
 
 def _splits(
     likelihood: LikelihoodHere,
+    parameters: Parameters,
     R: np.ndarray,
     prior: LogNormalPrior | None,
     rng: np.random.Generator,
@@ -307,7 +332,7 @@ def _splits(
     """
     rows, kind = likelihood.rows, likelihood.target.kind
     alone = replace(likelihood, target=replace(likelihood.target, prior=prior, box=None))
-    each = [cuts for k in range(R.shape[1]) for cuts in _cuts(alone, k, R[:, k], rng)]
+    each = [cuts for k in range(R.shape[1]) for cuts in _cuts(alone, parameters, k, R[:, k], rng)]
     owners = [cuts for cuts in each for _ in cuts.starts]
     small = rows.complete and rows.X.size <= SMALL_DATA and not kind.together
     if small and len(owners) > 1:
@@ -325,7 +350,8 @@ def _splits(
     for cuts, two, worth in zip(owners, trials, worths, strict=True):
         gain = round(worth - whole[cuts.k], DIGITS)
         if np.isfinite(gain) and (cuts.k not in best or gain > best[cuts.k].gain):
-            best[cuts.k] = Split(gain, *two.parameters)
+            weights, means, covariances = two.parameters
+            best[cuts.k] = Split(gain, weights, cuts.back(means), covariances)
     return best
 
 
@@ -367,23 +393,28 @@ def _flattest(X: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return whitener @ np.linalg.eigh(second)[1][:, 0]
 
 
-def merge_losses(kind: Kind, parameters: Parameters) -> np.ndarray:
+def merge_losses(
+    kind: Kind, parameters: Parameters, prior: LogNormalPrior | None = None, count: float = 1.0
+) -> np.ndarray:
     """The loss of mean log-likelihood if a pair is merged and no components overlap; (m, m).
 
-    A component of share λ and covariance Σ contributes λ (log λ - log det Σ / 2) + constant.
+    A component of share λ and covariance Σ contributes λ (log λ - log det Σ / 2) + constant, less
+    the penalty of a prior with a fixed centre for each of ``count`` rows.
     """
     if kind.common:
         return _common_losses(kind, parameters)
-    weights, means, covariances = parameters
-    m, n = means.shape
-    covariance = kind.of(covariances, n)
-    half_logs = covariance.half_log_determinants()
-    own = weights * (np.log(np.maximum(weights, 1e-300)) - half_logs)
-    losses = np.full((m, m), np.inf)
-    for i, j in combinations(range(m), 2):
-        share, _, one = merge_pair(kind, parameters, i, j)
-        half_log = kind.of(one[None], n).half_log_determinants()[0]
-        losses[i, j] = losses[j, i] = own[i] + own[j] - share * (np.log(share) - half_log)
+
+    def worth(shares: np.ndarray, covariances: np.ndarray) -> np.ndarray:
+        half_logs = kind.of(covariances, parameters.means.shape[1]).half_log_determinants()
+        own = shares * (np.log(np.maximum(shares, 1e-300)) - half_logs)
+        return np.asarray(own if prior is None else own - prior.at(covariances).penalties / count)
+
+    m = len(parameters.weights)
+    own, losses = worth(parameters.weights, parameters.covariances), np.full((m, m), np.inf)
+    for i in range(m - 1):
+        pairs = [merge_pair(kind, parameters, i, j) for j in range(i + 1, m)]
+        shares, _, merged = (np.array(part) for part in zip(*pairs, strict=True))
+        losses[i, i + 1 :] = losses[i + 1 :, i] = own[i] + own[i + 1 :] - worth(shares, merged)
     return losses
 
 

@@ -58,7 +58,7 @@ class DevicePasses(Passes):
 
     def log_joint(self, density: Density) -> np.ndarray:
         there = DeviceDensity.of(density, self.kind, self.there)
-        blocks = self._blocks(len(density.constant))
+        blocks = self._blocks(len(density.parameters.weights))
         parts = [there.log_joint(Z, squares).mT for _, Z, squares in blocks]
         return to_numpy(namespace(self.there).concat(parts))
 
@@ -70,7 +70,7 @@ class DevicePasses(Passes):
     ) -> Sums:
         beyond = None if background is None else as_like(background, self.there)
         there = DeviceDensity.of(density, self.kind, self.there)
-        return there.sums(self._blocks(len(density.constant)), self._copied(weights), beyond)
+        return there.sums(self._blocks(len(density.parameters.weights)), self._copied(weights), beyond)
 
     def weighted_sums(self, R: np.ndarray, weights: np.ndarray) -> Sums:
         weighted = as_like(R * weights[:, None], self.there).mT
@@ -96,7 +96,7 @@ def device_sums(
     O(p m (n + width)) in matrix products.
     """
     there = DeviceDensity.of(density, kind, X)
-    return there.sums(_blocks(X, kind, len(density.constant), frame), weights)
+    return there.sums(_blocks(X, kind, len(density.parameters.weights), frame), weights)
 
 
 class RowBlock(NamedTuple):
@@ -143,14 +143,14 @@ class DeviceDensity(NamedTuple):
         def there(value: np.ndarray) -> Array:
             return as_like(value, like, double)
 
-        peaks = []
+        peaks, (constant, linear, quadratic) = [], density.coefficients
         if density.peaks is not None:
             for j, constant, mean, factor in density.peaks.one_by_one():
                 peaks.append((j, constant, there(mean), there(factor)))
         return cls(
-            there(density.constant[:, None]),
-            there(density.linear),
-            there(density.quadratic),
+            there(constant[:, None]),
+            there(linear),
+            there(quadratic),
             peaks,
             kind.diagonal,
             density.groups,

@@ -14,10 +14,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from copy import copy
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
+from scipy.linalg.blas import dtrmm
 from sklearn.cluster import kmeans_plusplus
 
 from momentmix.covariance import Full, Kind
@@ -115,37 +117,50 @@ def blunted(parameters: Parameters, sharpness: float) -> Parameters:
     return parameters._replace(weights=parameters.weights ** blunt(sharpness))
 
 
-class Density(NamedTuple):
+@dataclass(frozen=True)
+class Density:
     """log λ_j N(x; μ_j, Σ_j) = constant_j + linear_jᵀx + quadratic_jᵀ(features of x).
 
     With a ``sharpness`` above 1, it is the logarithm of λ_j^ρ N(x; μ_j, Σ_j).
     """
 
-    constant: np.ndarray  # (S m,)
-    linear: np.ndarray  # (S m, n)
-    quadratic: np.ndarray  # (S m, width)
+    kind: Kind
+    parameters: Parameters  # of S mixtures, one after the other, with weights λ^ρ
     groups: int = 1  # S
-    peaks: Peaks | None = None  # components whose three terms cancel too far
-    root: np.ndarray | None = None  # U of one matrix UUᵀ = Σ⁻¹ for all components
     sharpness: float = 1.0  # γ of ``softmax``
-    loadings: np.ndarray | None = None  # V of further terms ‖V_jᵀx‖² / 2; (S m, n, q)
-    covariances: np.ndarray | None = None  # which an M-step improves, if it is not closed
 
     @classmethod
     def of(
         cls, kind: Kind, parameters: Parameters, groups: int = 1, sharpness: float = 1.0
     ) -> Density:
-        parameters = blunted(parameters, sharpness)
-        weights, means, covariances = parameters
-        constant, linear, quadratic = kind.log_density_coefficients(means, covariances)
-        constant = constant + np.log(np.maximum(weights, 1e-300))
+        return cls(kind, blunted(parameters, sharpness), groups, sharpness)
+
+    @cached_property
+    def coefficients(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Constant (S m,), linear (S m, n) and quadratic (S m or 1, width)."""
+        weights, means, covariances = self.parameters
+        constant, linear, quadratic = self.kind.log_density_coefficients(means, covariances)
+        return constant + np.log(np.maximum(weights, 1e-300)), linear, quadratic
+
+    @cached_property
+    def peaks(self) -> Peaks | None:
+        """Components whose three terms cancel too far."""
         # Near its mean a component is the difference of terms of this size.
+        means, quadratic = self.parameters.means, self.coefficients[2]
         sizes = np.max(-quadratic, axis=1) * (1 + np.einsum("ij,ij->i", means, means))
         sharp = np.flatnonzero(np.broadcast_to(sizes, len(means)) > SHARP)
-        peaks = Peaks.of(kind, parameters, sharp) if len(sharp) else None
-        root = kind.precision_cholesky(covariances)[1] if needs_no_features(kind) else None
-        more = kind.precision_loadings(covariances), covariances if kind.iterated else None
-        return cls(constant, linear, quadratic, groups, peaks, root, sharpness, *more)
+        return Peaks.of(self.kind, self.parameters, sharp) if len(sharp) else None
+
+    @cached_property
+    def each(self) -> list[tuple[int, float, np.ndarray, np.ndarray]]:
+        """All components as distances to their means, one by one."""
+        everyone = np.arange(len(self.parameters.weights))
+        return list(Peaks.of(self.kind, self.parameters, everyone).one_by_one())
+
+    @cached_property
+    def loadings(self) -> np.ndarray | None:
+        """V of further terms ‖V_jᵀx‖² / 2; (S m, n, q)."""
+        return self.kind.precision_loadings(self.parameters.covariances)
 
     def products(self, X: np.ndarray) -> np.ndarray | None:
         """V_jᵀx for each row and component, if there are loadings; (p, S m, q)."""
@@ -159,19 +174,25 @@ class Density(NamedTuple):
     ) -> np.ndarray:
         """(S m, p), with samples contiguous in memory, because the next steps run over samples.
 
-        Without the features of the rows, their squares are those of xᵀU.
+        Without the features of the rows, their squares are those of xᵀU or (x - μ_j)ᵀU_j.
         """
-        L = self.linear @ X.T
+        if squares is None and not self.kind.common:
+            L = np.empty((len(self.each), len(X)))
+            for j, level, mean, U in self.each:
+                Y = dtrmm(1.0, U, (X - mean).T, trans_a=1, overwrite_b=1)
+                L[j] = level - np.einsum("ij,ij->j", Y, Y) / 2
+            return L
+        constant, linear, quadratic = self.coefficients
+        L = linear @ X.T
         if squares is None:
-            assert self.root is not None
-            Y = X @ self.root
+            Y = X @ self.kind.precision_cholesky(self.parameters.covariances)[1]
             L -= np.einsum("ij,ij->i", Y, Y) / 2
         else:
-            L += self.quadratic @ squares.T
+            L += quadratic @ squares.T
         products = self.products(X) if products is None else products
         if products is not None:
             L += np.einsum("pjq,pjq->jp", products, products) / 2
-        L += self.constant[:, None]
+        L += constant[:, None]
         if self.peaks is not None:
             L[self.peaks.numbers] = self.peaks.log_joint(X)
         return L
@@ -192,7 +213,7 @@ class Density(NamedTuple):
         R, log_density = softmax(L, 1, background, self.sharpness)
         R *= weights if weights.ndim == 1 else weights[:, None]
         R = R.reshape(-1, len(X))
-        values, seconds = np.vecdot(log_density, weights), seconds_of(R, X, squares)
+        values, seconds = np.vecdot(log_density, weights), seconds_of(self.kind, R, X, squares)
         if products is not None:
             seconds = self.with_products(seconds, R, X, products)
         return Sums(values, R.sum(axis=1), R @ X, seconds)
@@ -204,27 +225,42 @@ class Density(NamedTuple):
         (m, p), n = R.shape, X.shape[1]
         weighted = (products * R.T[:, :, None]).reshape(p, -1)
         own = (X.T @ weighted).reshape(n, m, -1).swapaxes(0, 1).reshape(m, -1)
-        assert self.covariances is not None
-        present = R.sum(axis=1, keepdims=True) * self.covariances.reshape(m, -1)
+        present = R.sum(axis=1, keepdims=True) * self.parameters.covariances.reshape(m, -1)
         return np.concatenate([seconds, own, present], axis=1)
 
 
-def needs_no_features(kind: Kind) -> bool:
+#: From so many columns on, a matrix for each component is multiplied with the rows themselves. The
+#: n²/2 features of a row then no longer fit the caches; for five components both ways took the same
+#: time at 50 columns, and at 100 the features took twice as long.
+WIDE = 50
+#: Responsibilities below this share of a component's own sum change no digit of its covariance.
+NEGLIGIBLE = 1e-20
+
+
+def needs_no_features(kind: Kind, n: int) -> bool:
     """Whether products of n columns each, with X, take the place of n²/2 features of each row.
 
     It is so for one matrix that all components share: the density needs xᵀΣ⁻¹x once for all, and
-    the M-step asks for sums over components alone.
+    the M-step asks for sums over components alone. It is so for any matrices of many columns, too.
     """
-    return kind.common and not kind.diagonal
+    return not kind.thin and (kind.common or n >= WIDE)
 
 
-def seconds_of(R: np.ndarray, X: np.ndarray, squares: np.ndarray | None) -> np.ndarray:
+def seconds_of(kind: Kind, R: np.ndarray, X: np.ndarray, squares: np.ndarray | None) -> np.ndarray:
     """Σ r (features of x)ᵀ for each component, with r in R (m, p); (m, width).
 
-    Without features, XᵀDX with D = diag Σ_j r_j is divided among components by their shares.
+    Without features it is XᵀDX with D = diag r_j or, if all share one matrix, D = diag Σ_j r_j,
+    which is divided among components by their shares.
     """
     if squares is not None:
         return np.asarray(R @ squares)
+    if not kind.common:
+        matrices = np.empty((len(R), X.shape[1], X.shape[1]))
+        for matrix, r in zip(matrices, R, strict=True):
+            rows = np.flatnonzero(r > NEGLIGIBLE * r.sum())
+            Y = X[rows] * np.sqrt(r[rows, None])
+            np.matmul(Y.T, Y, out=matrix)
+        return kind.features_of_seconds(matrices)
     together = Full.features_of_seconds(((X.T * R.sum(axis=0)) @ X)[None])
     shares = R.sum(axis=1, keepdims=True)
     return np.asarray(shares / np.maximum(shares.sum(), 1e-300) * together)
@@ -275,8 +311,9 @@ class Passes:
     def __init__(self, X: np.ndarray, kind: Kind, keeps: bool = True) -> None:
         self.X, self.kind, self.keeps = X, kind, keeps
         n = X.shape[1]
-        width = n if needs_no_features(kind) else kind.width(n)
+        width = n if needs_no_features(kind, n) else kind.width(n)
         self._step = max(256, _BLOCK_BYTES // (8 * (2 * n + width)))
+        self._products: tuple[np.ndarray, np.ndarray] | None = None  # weights, and sums of products
 
     def part(self, rows: np.ndarray) -> Passes:
         """The same for some of the rows."""
@@ -297,7 +334,7 @@ class Passes:
 
     def quadratic(self, rows: slice) -> np.ndarray | None:
         """The quadratic features of a block of rows; None if they are not needed."""
-        if needs_no_features(self.kind):
+        if needs_no_features(self.kind, self.X.shape[1]):
             return None
         if self._features is not None:
             return self._features[rows]
@@ -327,11 +364,38 @@ class Passes:
     ) -> Sums:
         """The sums of EM steps over the rows; ``background`` (S, 1, p) is that of ``softmax``."""
 
+        common = needs_no_features(self.kind, 0) and weights.ndim == 1
+        if common and background is None and density.peaks is None:
+            return self._sums_of_one_matrix(density, weights)
+
         def block(rows: slice) -> Sums:
             beyond = None if background is None else background[..., rows]
             return density.step_sums(self.X[rows], self.quadratic(rows), weights[..., rows], beyond)
 
         return add_up(self.over_blocks(block))
+
+    def _sums_of_one_matrix(self, density: Density, weights: np.ndarray) -> Sums:
+        """The same for components that share one matrix, without products of n columns.
+
+        The term xᵀΣ⁻¹x does not decide between components, and responsibilities sum to 1: the sum
+        of products of two features over all rows is the same in every step.
+        """
+        if self._products is None or self._products[0] is not weights:
+            together = Full.features_of_seconds(((self.X.T * weights) @ self.X)[None])
+            self._products = weights, together[0]
+        constant, linear, quadratic = density.coefficients
+
+        def block(rows: slice) -> Sums:
+            L = linear @ self.X[rows].T + constant[:, None]
+            R, log_density = softmax(L[None], 1, None, density.sharpness)
+            R = R[0] * weights[rows]
+            rest = np.zeros((len(R), 0))
+            return Sums(log_density @ weights[rows], R.sum(axis=1), R @ self.X[rows], rest)
+
+        sums, squares = add_up(self.over_blocks(block)), self._products[1]
+        values = sums.log_likelihoods + quadratic[0] @ squares
+        share = sums.shares[:, None] / max(sums.shares.sum(), 1e-300)
+        return sums._replace(log_likelihoods=values, seconds=share * squares)
 
     def weighted_sums(self, R: np.ndarray, weights: np.ndarray) -> Sums:
         """The sums with responsibilities R (p, m) that are given.
@@ -342,7 +406,7 @@ class Passes:
 
         def block(rows: slice) -> Sums:
             X, weighted = self.X[rows], (R[rows] * weights[rows, None]).T
-            seconds = seconds_of(weighted, X, self.quadratic(rows))
+            seconds = seconds_of(self.kind, weighted, X, self.quadratic(rows))
             if density is not None and (products := density.products(X)) is not None:
                 seconds = density.with_products(seconds, weighted, X, products)
             return Sums(np.zeros(1), weighted.sum(axis=1), weighted @ X, seconds)
