@@ -70,7 +70,9 @@ class DevicePasses(Passes):
     ) -> Sums:
         beyond = None if background is None else as_like(background, self.there)
         there = DeviceDensity.of(density, self.kind, self.there)
-        return there.sums(self._blocks(len(density.parameters.weights)), self._copied(weights), beyond)
+        return there.sums(
+            self._blocks(len(density.parameters.weights)), self._copied(weights), beyond
+        )
 
     def weighted_sums(self, R: np.ndarray, weights: np.ndarray) -> Sums:
         weighted = as_like(R * weights[:, None], self.there).mT
@@ -143,10 +145,9 @@ class DeviceDensity(NamedTuple):
         def there(value: np.ndarray) -> Array:
             return as_like(value, like, double)
 
-        peaks, (constant, linear, quadratic) = [], density.coefficients
-        if density.peaks is not None:
-            for j, constant, mean, factor in density.peaks.one_by_one():
-                peaks.append((j, constant, there(mean), there(factor)))
+        constant, linear, quadratic = density.coefficients
+        found = [] if density.peaks is None else density.peaks.one_by_one()
+        peaks = [(j, level, there(mean), there(U)) for j, level, mean, U in found]
         return cls(
             there(constant[:, None]),
             there(linear),

@@ -363,7 +363,6 @@ class Passes:
         background: np.ndarray | None = None,
     ) -> Sums:
         """The sums of EM steps over the rows; ``background`` (S, 1, p) is that of ``softmax``."""
-
         common = needs_no_features(self.kind, 0) and weights.ndim == 1
         if common and background is None and density.peaks is None:
             return self._sums_of_one_matrix(density, weights)
