@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import sklearn.mixture
 from scipy import stats
+from scipy.special import logsumexp
 from sklearn.datasets import load_iris
 
 from likelihoods import row_likelihood
-from momentmix.covariance import Full, Spherical, covariance_type
+from momentmix.covariance import Full, Spherical, covariance_type, fitted_type
 from momentmix.fit import DIGITS, Parameters
 from momentmix.fitting import moves, search
 from momentmix.fitting.em import Likelihood, from_responsibilities, responsibilities
@@ -21,7 +22,7 @@ from momentmix.fitting.moves import (
     split_and_merge,
 )
 from momentmix.rows import memory as passes
-from momentmix.rows.memory import softmax
+from momentmix.rows.memory import WIDE, MemoryRows, blunted, softmax
 from momentmix.support.stopping import stoppable, stopped
 
 pytestmark = pytest.mark.usefixtures("passes_everywhere")
@@ -204,9 +205,50 @@ def test_merge_losses_hold_for_separate_components(kind, rng):
     two = from_responsibilities(likelihood, merged)
     lost = value - likelihood.rows.weights @ responsibilities(likelihood, two)[1]
     np.testing.assert_allclose(losses[1, 2], lost, rtol=1e-3)
+    # A prior with a fixed centre asks for the logarithms of all three, and then of both.
+    centre = {"full": np.zeros((2, 2)), "diag": np.zeros(2), "spherical": 0.0}[kind]
+    prior = covariance_type(kind).prior_of_rows(2, 5.0).about(np.asarray(centre))
+
+    def penalty(covariances):
+        full = covariance_type(kind).of(covariances, 2).matrices()
+        return 5 / 4 * sum(np.sum(np.log(np.linalg.eigvalsh(one)) ** 2) for one in full) / 600
+
+    lost += penalty(two.covariances) - penalty(three.covariances)
+    losses = merge_losses(covariance_type(kind), three, prior, 600)
+    np.testing.assert_allclose(losses[1, 2], lost, rtol=1e-3)
 
 
-@pytest.mark.parametrize("kind", ["full", "diag", "spherical"])
+@pytest.mark.parametrize("kind", ["full", "tied", "VVE"])
+@pytest.mark.parametrize("sharpness", [1.0, 1.5])
+def test_sums_of_many_columns_are_those_of_their_features(kind, sharpness, rng):
+    """Products of rows in place of features, and none where one matrix serves all components."""
+    own, n = fitted_type(kind), WIDE + 3
+    X, means = rng.normal(size=(150, n)), rng.normal(size=(3, n))
+    weights = rng.dirichlet(np.ones(150))
+    A = rng.normal(size=(3, n, n)) / n
+    matrices = A @ A.swapaxes(1, 2) + np.eye(n)
+    parameters = Parameters(
+        np.array([0.2, 0.3, 0.5]), means, matrices[0] if own.common else matrices
+    )
+    sums = MemoryRows(X, weights, own).sums(parameters, sharpness=sharpness)
+    S = np.broadcast_to(parameters.covariances, matrices.shape)
+    logs = [
+        stats.multivariate_normal(mean, one).logpdf(X) for mean, one in zip(means, S, strict=True)
+    ]
+    joint = np.log(blunted(parameters, sharpness).weights)[:, None] + logs
+    total = logsumexp(sharpness * joint, axis=0)
+    R = np.exp(sharpness * joint - total) * weights
+    np.testing.assert_allclose(sums.log_likelihoods, [weights @ total / sharpness], rtol=1e-10)
+    np.testing.assert_allclose(sums.shares, R.sum(axis=1), rtol=1e-8)
+    np.testing.assert_allclose(sums.firsts, R @ X, rtol=1e-7, atol=1e-10)
+    seconds = np.stack([(X * r[:, None]).T @ X for r in R])
+    found, want = own.plain().features_of_seconds(seconds), sums.seconds
+    if own.common:  # only the sum over components is asked for
+        found, want = found.sum(axis=0), want.sum(axis=0)
+    np.testing.assert_allclose(found, want, rtol=1e-7, atol=1e-10)
+
+
+@pytest.mark.parametrize("kind", ["full", "diag", "spherical", "tied", "tied-diag"])
 def test_split_and_merge_repairs_a_planted_defect(kind, rng):
     X, _ = three_clusters(rng)
     X = np.concatenate([X, np.array([0.0, 20.0]) + rng.normal(size=(200, 2))])
@@ -238,7 +280,7 @@ def test_splits_at_once_are_the_splits_one_by_one(kind, sharpness, rng, monkeypa
     for most in (moves.SMALL_DATA, 0):
         monkeypatch.setattr(moves, "SMALL_DATA", most)
         R, _ = responsibilities(likelihood, two.parameters)
-        found.append(moves._splits(likelihood, R, prior, np.random.default_rng(0)))
+        found.append(moves._splits(likelihood, two.parameters, R, prior, np.random.default_rng(0)))
     assert [*found[0]] == [*found[1]] == [0, 1]
     for one, other in zip(found[0].values(), found[1].values(), strict=True):
         for a, b in zip(one, other, strict=True):
