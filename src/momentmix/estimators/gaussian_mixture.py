@@ -173,15 +173,17 @@ def fits_of(
     """Fits of one covariance type and some numbers of components, with the estimator's settings.
 
     Each is at least as good as a fit of its number from the estimator's ``random_state``, or from
-    another ``seed``. What the numbers have in common does not depend on ``random_state``, so that
-    it seldom changes the choice. See ``fitting.sweep.sweep`` for the other arguments.
+    another ``seed``. If the numbers are left open (with ``patience``), the random numbers are
+    always the same, so that the choice does not depend on ``random_state``. See
+    ``fitting.sweep.sweep`` for the other arguments.
     """
+    state = 0 if patience is not None else estimator.random_state
     return sweep(
         data,
         lambda m: plan_of(estimator, data, kind, m),
         numbers,
         np.random.default_rng(0 if seed is None else seed),
-        lambda: generator(estimator.random_state if seed is None else seed),
+        lambda: generator(state if seed is None else seed),
         patience=patience,
         price=price,
         callback=callback,

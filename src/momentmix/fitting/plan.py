@@ -170,6 +170,7 @@ class Plan:
     floor: float = 0.0  # the least variance, in units of the data
     sharpness: float = 1.0  # above 1 if clusters are sought; see Target
     outliers: OutlierPlan | None = None  # rows may belong to no component
+    known: Parameters | None = None  # a solution that a search from plain starts tries last
     matching: Model | None = None  # the moments that are matched; None for a likelihood alone
 
     @property

@@ -85,11 +85,13 @@ class Collapse(NamedTuple):
     """Which components are not to be trusted.
 
     Where rows share a value of a column, a component may be as narrow as the column's resolution.
-    It has not collapsed then: the floor is the same for all fits, so their likelihoods compare.
+    It has not collapsed then: the floor is the same for all fits, so their likelihoods compare. Nor
+    does a component collapse that rests on few rows under a prior: the logarithm of its variance in
+    a direction lies below the common one by no more than its rows over those of the prior.
     """
 
     flat: np.ndarray  # components without extent in a direction that no shared value explains; (m,)
-    thin: np.ndarray  # components that rest on too few samples; (m,)
+    thin: np.ndarray  # components that rest on too few samples, and on no prior; (m,)
     counts: np.ndarray  # the number of samples that each rests on; (m,)
     columns: tuple[int, ...] = ()  # the columns in which flat components have no extent
 
@@ -147,7 +149,7 @@ class Problem:
         if self.likelihood is None and fit.bound > 0:  # widths that the moments do not determine
             flat = flat | kind.on_floor(covariances, fit.bound)
         thin = np.zeros(len(weights), dtype=bool)
-        if len(weights) > 1:
+        if len(weights) > 1 and fit.strengths.alike == 0:
             thin = kind.too_few(counts, means.shape[1])
         return Collapse(flat, thin, counts, self._flattened(fit, flat))
 

@@ -107,17 +107,23 @@ class LikelihoodSearch:
         repair: bool,
         more: Iterable[Fit] = (),
         most: int | None = None,
+        last: Iterable[Fit] = (),
     ) -> Fit:
         """The best that the candidates lead to, carried to the maximum for all rows.
 
-        At most so many are followed, and if fewer were and do not agree, ``more``. After Ctrl-C
-        the best so far is only evaluated for all rows.
+        At most so many are followed, and if fewer were and do not agree, ``more``. Those in
+        ``last`` are followed whether they agree or not. After Ctrl-C the best so far is only
+        evaluated for all rows.
         """
         with single_threaded_blas():
             self.run(islice(candidates, most), repair)
             if most is not None and len(self._ends) < most and not self._enough_agree:
                 self.thorough = True
                 self.run(islice(more, most - len(self._ends)), repair)
+            self.thorough = True
+            for candidate in last:
+                if not stopped():
+                    self._follow(candidate, repair)
             if stopped():
                 return self._ended(likelihood.evaluate(self.found))
             top = self._top(likelihood, self.found.parameters)

@@ -184,7 +184,8 @@ def _from_plain_starts(
             # It replaces one of the search's own starts, unless there is a background.
             skipped = 1 if sample.target.box is None else 0
             candidates = chain([Fit(first)], islice(candidates, skipped, None))
-        return search.finish(likelihood, candidates, repair=True, more=more, most=plan.n_init)
+        last = [] if plan.known is None else [Fit(plan.known)]
+        return search.finish(likelihood, candidates, True, more, plan.n_init, last)
 
 
 def _sample_of(likelihood: Likelihood[Rows], rng: np.random.Generator) -> LikelihoodHere:

@@ -2,15 +2,14 @@
 
 The coordinates, the rows and their likelihood do not depend on the number of components, so there
 is one problem. Each solution is found from those with one component more or less: a component is
-added by a cut through the solution at hand, and removed by a merge. The sweep goes up and down
-through the numbers until nothing improves, which has the effect of repairs: on the way, a split is
-exchanged for a merge. Of large data it looks at a sample, and solutions that may be chosen are then
-carried to the maximum on all rows.
+added by a cut through the solution at hand, and removed by a merge. Of large data this looks at a
+sample.
 
-Each number that is asked for is also searched for as by a fit of that number alone, with the same
-random numbers, and the better of the two solutions is kept. So no fit is better than the entry of
-its number, whatever other numbers there are. From there the sweep goes on. If the numbers are left
-open and the data are not small, only those near the best are searched for in this way.
+Each number that is asked for is then searched for as by a fit of that number alone, which tries
+the solution of the sweep last; the next number is reached from what it finds. At the
+end the sweep goes up and down through the numbers until nothing improves, which has the effect of
+repairs: on the way, a split is exchanged for a merge. If the numbers are left open and the data are
+not small, only those near the best are searched for.
 """
 
 from __future__ import annotations
@@ -29,10 +28,9 @@ from momentmix.fitting.background import (
     keep_background_if_it_pays,
 )
 from momentmix.fitting.em import LikelihoodHere, sample_of, single
-from momentmix.fitting.moves import PROMISING, SMALL_DATA, grown, shrunk, split_and_merge
+from momentmix.fitting.moves import PROMISING, SMALL_DATA, grown, shrunk
 from momentmix.fitting.plan import Plan
 from momentmix.fitting.problem import Problem, mixture_problem, resize
-from momentmix.fitting.search import SAME
 from momentmix.fitting.solve import solve
 from momentmix.fitting.starts import plain_starts
 from momentmix.matching.orders import parameter_count
@@ -73,7 +71,6 @@ class Sweep:
         self.rough, self.max_iter = max(tol, ROUGH), max_iter
         self.found: dict[int, Fit] = {}
         self.n_iter = 0
-        self._repaired: dict[int, Fit] = {}
         self._unused: dict[int, set[int]] = {}  # numbers not yet tried from a solution
 
     def grow(self) -> None:
@@ -108,48 +105,23 @@ class Sweep:
         def starts() -> list[Parameters]:
             if target < source:
                 return shrunk(likelihood, known)[:TRIES]
-            cuts = grown(likelihood, known, self.rng)
-            cuts = sorted(cuts, key=lambda cut: self._thin(likelihood, cut))[:TRIES]
+            cuts = grown(likelihood, known, self.rng)[:TRIES]
             return [*cuts, next(plain_starts(likelihood, target, self.rng))] if plain else cuts
 
         return self._consider(target, starts)
 
-    def repair(self, m: int) -> None:
-        """Exchange merges for splits in the solution of one number."""
-        likelihood, before = self.likelihood_of(m), self.found[m]
-        if stopped() or self._repaired.get(m) is before:
-            return
-        after = split_and_merge(
-            likelihood, before, self.rng, tol=self.rough, max_iter=self.max_iter
-        )
-        self.n_iter += after.n_iter - before.n_iter
-        thin, most = (self._thin(likelihood, one.parameters) for one in (after, before))
-        if thin <= most and after.log_posterior > before.log_posterior + GAIN:
-            self.improve(m, after)
-        self._repaired[m] = self.found[m]
-
-    def _thin(self, likelihood: LikelihoodHere, parameters: Parameters) -> int:
-        """How many components rest on too few rows; solutions with fewer of them come first."""
-        counts, n = parameters.weights * likelihood.rows.count, parameters.means.shape[1]
-        return int(np.sum(likelihood.target.kind.too_few(counts, n)))
-
     def _consider(self, m: int, starts: Callable[[], list[Parameters]]) -> bool:
         """Run EM from the best of some starts; whether it finds a better solution than is known."""
-        likelihood, before = self.likelihood_of(m), self.found.get(m)
-
-        def rank(fit: Fit) -> tuple[int, float]:
-            return -self._thin(likelihood, fit.parameters), fit.worth
-
-        thick, known = (-m, -np.inf) if before is None else rank(before)
-        made = starts()
+        likelihood, made = self.likelihood_of(m), starts()
+        known = self.found[m].worth if m in self.found else -np.inf
         if not made:  # nothing can be cut
             made = [next(plain_starts(likelihood, m, self.rng))]
-        best = max(likelihood.try_steps(made, FIRST_STEPS), key=rank)
-        self.n_iter += len(made) * FIRST_STEPS
-        if rank(best) > (thick, known - PROMISING):
+        best = likelihood.best_after(made, FIRST_STEPS)
+        self.n_iter += best.n_iter
+        if best.worth > known - PROMISING:
             best = likelihood.fit(best.parameters, tol=self.rough, max_iter=self.max_iter)
             self.n_iter += best.n_iter
-        if rank(best) < (thick, known + GAIN):
+        if best.worth < known + GAIN:
             return False
         self.improve(m, best)
         self.callback("likelihood", best.log_likelihood)
@@ -290,12 +262,9 @@ class _Fits:
             self._settle_outliers(min(most, SETTLING), rng)
             plan = self.plan_of(1)
         self.sample = sample_of(likelihood_in(self.problem), rng)
-        self._likelihoods: dict[int, LikelihoodHere] = {}
         self.search = Sweep(self._rough, rng, plan.tol, plan.max_iter, progress.start)
-        self.ends: dict[int, Fit] = {}  # the solutions at the maximum
-        self._climbed: dict[int, Fit] = {}  # from where
-        self.alone: dict[int, Found] = {}  # what a fit of one number finds
-        self._made: dict[int, tuple[Fit, Found]] = {}
+        self.alone: dict[int, Found] = {}  # where the searches for single numbers led
+        self._made: dict[int, tuple[Fit, Found]] = {}  # of each solution of the sweep, what it is
 
     def _settle_outliers(self, m: int, rng: np.random.Generator) -> None:
         """Find the background from a fit of m components, once for all numbers."""
@@ -312,36 +281,43 @@ class _Fits:
 
     def _rough(self, m: int) -> LikelihoodHere:
         """The likelihood that is used on the way."""
-        if m not in self._likelihoods:
-            target = likelihood_in(self._problem(m)).target
-            self._likelihoods[m] = replace(self.sample, target=target)
-        return self._likelihoods[m]
+        return replace(self.sample, target=self._likelihood(m).target)
+
+    def _likelihood(self, m: int) -> LikelihoodHere:
+        """The likelihood of all rows, with the strengths of the prior that a fit has learned.
+
+        Until there is a fit of this number, they are those of the number before.
+        """
+        likelihood = likelihood_in(self._problem(m))
+        last = self.alone.get(m, self.alone.get(m - 1)) if m > 1 else None
+        if last is None or last.plan.m == 1:
+            return likelihood
+        return likelihood.of_strengths(last.fit.strengths)
 
     def _problem(self, m: int) -> Problem:
         """The problem of m components."""
         return resize(self.problem, self.data, self.plan_of(m))
 
     def __getitem__(self, m: int) -> Found:
-        result = self.search.found[m]
-        if self._climbed.get(m) is result:
-            result = self.ends.get(m, result)
-        if m not in self._made or self._made[m][0] is not result:
+        fit = self.search.found[m]
+        if m not in self._made or self._made[m][0] is not fit:
             plan = self.plan_of(m)
-            fit = _fit(plan, result, self.search.n_iter, self.problem.widths)
-            found = Found(self._problem(m), plan, fit)
-            self._made[m] = result, better_of(found, self.alone.get(m))
+            found = _fit(plan, fit, self.search.n_iter, self.problem.widths)
+            self._made[m] = fit, Found(self._problem(m), plan, found)
         return self._made[m][1]
 
     def _search_alone(self, m: int) -> None:
-        """Search for a number as a fit of it does, and let the sweep go on from the better end."""
-        problem, plan, search = self._problem(m), self.plan_of(m), self.search
-        fit = solve(problem, plan, self.seed())
-        self.alone[m] = Found(problem, plan, fit)
-        self._made.pop(m, None)
-        whole = likelihood_in(problem)
-        same = self.sample.rows is whole.rows and fit.strengths == whole.target.strengths
-        if same and plan.outliers is None and self[m] is self.alone[m]:
+        """Search for a number as a fit of it does, which tries the solution of the sweep too.
+
+        The sweep goes on from where this leads.
+        """
+        problem, search = self._problem(m), self.search
+        known = replace(self.plan_of(m), known=search.found[m].parameters)
+        fit = solve(problem, known, self.seed())
+        self.alone[m] = Found(problem, self.plan_of(m), fit)
+        if known.outliers is None and self.sample.rows is likelihood_in(problem).rows:
             search.improve(m, fit)
+        self._made[m] = search.found[m], self.alone[m]
 
     def _best(self) -> int:
         """The number that is best by the criterion so far."""
@@ -371,15 +347,16 @@ class _Fits:
     ) -> None:
         """Find the fits; at most ``most``, or until ``patience`` numbers in a row were worse."""
         every = patience is None or self.sample.rows.X.size <= SMALL_DATA
-        while True:
+        left: Sequence[int] = numbers
+        while left and not stopped():
             self.grow(most, numbers if every else (), patience, callback)
             self.settle()
-            self.climb(numbers)
             left = [m for m in self._near() if m in numbers and m not in self.alone]
-            if stopped() or not left:
-                return
             for m in left:
                 self._search_alone(m)
+        for m in numbers:
+            if m in self.search.found and not stopped():
+                self.climb(m)
 
     def grow(
         self,
@@ -409,27 +386,26 @@ class _Fits:
         """Go up and down near the best number until the best no longer changes."""
         before = -1
         while before != (before := self._best()) and not stopped():
-            for m in self._near():
-                self.search.repair(m)
             self.search.settle(self._near())
 
-    def climb(self, numbers: Sequence[int]) -> None:
-        """Fit all rows, and carry those numbers that may be chosen to the maximum."""
-        search, near, tol = self.search, self._near(), self.plan_of(1).tol
-        whole = likelihood_in(self.problem).rows
-        for m in numbers:
-            start = search.found.get(m)
-            close = m in near and tol < search.rough
-            if start is None or not (close or self.sample.rows is not whole):
-                continue
-            if stopped():
-                break
-            if self._climbed.get(m) is start or self[m] is self.alone.get(m):
-                continue
-            self._climbed[m], most = start, search.max_iter
-            self.ends[m] = likelihood_in(self._problem(m)).fit(
-                start.parameters, tol=tol if close else search.rough, max_iter=most
-            )
+    def climb(self, m: int) -> None:
+        """Carry the solution of the sweep to the maximum for all rows, if it is not there yet."""
+        plan, rough, alone = self.plan_of(m), self.search.rough, self.alone.get(m)
+        found, likelihood = self[m], self._likelihood(m)
+        tol = plan.tol if alone is not None or m in self._near() else rough
+        if found is alone or (self.sample.rows is likelihood.rows and tol >= rough):
+            return
+        start = self.search.found[m]
+        fit = likelihood.fit(start.parameters, tol=tol, max_iter=plan.max_iter)
+        fit = _fit(plan, fit, self.search.n_iter, self.problem.widths)
+        if plan.outliers is not None:
+            fit = keep_background_if_it_pays(found.problem, plan, fit)
+        found = replace(found, fit=fit)
+        if alone is not None and alone.fit.worth >= fit.worth:
+            found = alone
+        elif alone is not None:
+            found = replace(found, fit=replace(fit, agreement=alone.fit.agreement))
+        self._made[m] = start, found
 
     def of(self, numbers: Sequence[int]) -> list[Found]:
         """The fits of some numbers, or of the largest known; the last is marked after Ctrl-C."""
@@ -445,31 +421,6 @@ def likelihood_in(problem: Problem) -> LikelihoodHere:
     if problem.all_here is None:
         raise ValueError("numbers of components are compared by likelihoods of rows in memory")
     return problem.all_here
-
-
-def better_of(found: Found, alone: Found | None) -> Found:
-    """The solution of the sweep, or that of a fit of this number alone if it is as good."""
-    if alone is None:
-        return found
-    if found.plan.outliers is not None:
-        found = replace(found, fit=keep_background_if_it_pays(found.problem, found.plan, found.fit))
-    if found.fit.strengths != alone.fit.strengths and not alone.fit.interrupted:
-        found = replace(found, fit=_under_the_prior_of(alone, found))
-    ours, theirs = (
-        (-one.collapsed, one.fit.log_posterior + least)
-        for one, least in ((found, 0.0), (alone, SAME))
-    )
-    if theirs >= ours:
-        return alone
-    return replace(found, fit=replace(found.fit, interrupted=alone.fit.interrupted))
-
-
-def _under_the_prior_of(other: Found, found: Found) -> Fit:
-    """The fit, once more with the strength of the prior that another has found."""
-    plan, likelihood = found.plan, likelihood_in(found.problem)
-    likelihood = likelihood.of_strengths(other.fit.strengths)
-    again = likelihood.fit(found.fit.parameters, tol=plan.tol, max_iter=plan.max_iter)
-    return again.after(found.fit)
 
 
 def _fit(plan: Plan, result: Fit, n_passes: int, widths: np.ndarray | None) -> Fit:

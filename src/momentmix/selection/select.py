@@ -223,8 +223,9 @@ def select(
     The fits share their work: one component more is found by cutting one in two, and one less by
     merging two, up and down until nothing improves. Each number is also searched for like any other
     fit, so no ``GaussianMixture`` with these settings is better than its row of the table, and
-    ``GaussianMixture("auto")`` makes the same choice. A fit with a collapsed component is chosen
-    only if all have one; a warning says so where it has decided.
+    ``GaussianMixture("auto")`` makes the same choice. With ``n_components="auto"`` that choice does
+    not depend on ``random_state``. A fit with a collapsed component is chosen only if all have one;
+    a warning says so where it has decided.
 
     Parameters
     ----------
