@@ -1,6 +1,6 @@
 """Does "auto" choose a number that predicts? And are real files fitted? ``make bench-choices``.
 
-Each part prints a table, and adds what it found to benchmarks/results/choices.json:
+Each part prints a table, and adds what it found to benchmarks/results:
 ``python benchmarks/choices.py PART…``. Halves of real tables are fitted, with their zeros, caps,
 rounded values and gaps as they are, and the other halves are scored. A part that is run in pieces
 (``--tables``, ``--start``) keeps what earlier pieces wrote.
@@ -38,7 +38,9 @@ HELP = [
     "age", "cesd", "i1", "i2", "indtot", "mcs", "pcs", "pss_fr", "drugrisk", "sexrisk",
     "daysanysub", "hospitalizations",
 ]  # fmt: skip
-RESULTS = Path(__file__).parent / "results" / "choices.json"
+RESULTS = Path(__file__).parent / "results"
+#: Measured of cells on a plate by a microscope; no table of the collection is of flow cytometry.
+CELLS = ["area", "perim", "avg_inten", "var_inten", "skew_inten", "fiber_width", "shape_bfr"]
 #: Cross-validation stops after so many numbers in a row that were no better.
 PATIENCE = 3
 
@@ -60,6 +62,8 @@ TABLES: dict[str, Callable[[], np.ndarray]] = {
     "biopsy": lambda: numbers_of("MASS", "biopsy", [f"V{i}" for i in range(1, 10)]),
     "HELPmiss": lambda: numbers_of("mosaicData", "HELPmiss", HELP),
     "bfi scales": scales,
+    "quakes": lambda: numbers_of("datasets", "quakes"),
+    "cells": lambda: numbers_of("modeldata", "cells", [f"{name}_ch_1" for name in CELLS]),
     "diamonds": lambda: numbers_of("ggplot2", "diamonds"),
     "loans, ten columns": lambda: numbers_of("openintro", "loans_full_schema", LOANS),
     "loans, all columns": lambda: numbers_of("openintro", "loans_full_schema"),
@@ -92,15 +96,17 @@ def cross_validated(X: np.ndarray) -> int:
     return chosen
 
 
-def write(part: str, name: str, found: dict[str, object]) -> None:
-    """Add a piece of a part to the results, with the command and the commit that it is from."""
-    git = ["git", "describe", "--always", "--dirty"]
+def write(name: str, row: dict[str, object]) -> None:
+    """Put a row into a results file, in place of the one whose first entry is the same."""
+    git = ["git", "rev-parse", "--short", "HEAD"]
     commit = subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip()
-    known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     command = " ".join(["python benchmarks/choices.py", *sys.argv[1:]])
-    made = {"command": command, "commit": commit, "machine": machine()}
-    known.setdefault(part, {})[name] = found | made
-    RESULTS.write_text(json.dumps(known, indent=1) + "\n")
+    made = {"date": time.strftime("%Y-%m-%d"), "machine": machine(), "command": command}
+    path, (key, value) = RESULTS / name, next(iter(row.items()))
+    rows = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.exists() else []
+    rows = [one for one in rows if one[key] != value] + [row | {"commit": commit} | made]
+    text = ",\n".join(json.dumps(one, ensure_ascii=False) for one in rows)
+    path.write_text(f'{{"rows": [\n{text}\n]}}\n', encoding="utf-8")
 
 
 def choices(names: list[str], orders: int, most: int, keep: bool) -> None:
@@ -133,12 +139,11 @@ def choices(names: list[str], orders: int, most: int, keep: bool) -> None:
             flush=True,
         )
         if keep:
-            numbers = [fit.n_components_ for fit in fits]
-            write("tables", name, {
-                "rows": len(train), "columns": train.shape[1], "auto": numbers,
-                "held out": np.round(held, 4).tolist(), "folds": m,
-                "held out by folds": round(other, 4), "seconds": round(spent, 2),
-                "seconds of a fit": round(alone, 2),
+            write("choices.json", {
+                "table": name, "rows": len(train), "columns": train.shape[1], "orders": orders,
+                "fewest": found[0], "most": found[-1], "held": round(min(held), 4),
+                "folds": m, "folds_held": round(other, 4), "below": round(other - min(held), 4),
+                "seconds": round(spent, 2), "fit_seconds": round(alone, 2),
             })  # fmt: skip
 
 
@@ -180,9 +185,9 @@ def files(count: int, start: int, step: int, keep: bool) -> None:
     for line in said:
         print(f"- {line}")
     if keep:
-        write("files", f"{count} from {start}, one in {step}", {
-            "fitted": fitted, "refused": refused, "crashed": crashed, "over 10 s": slow,
-            "said": said,
+        write("choices_files.json", {
+            "start": start, "step": step, "fitted": fitted, "refused": refused,
+            "crashed": crashed, "slow": slow, "said": said,
         })  # fmt: skip
 
 
