@@ -40,6 +40,8 @@ from real import FRESH, TUNED, WIDE, Table
 
 #: Nats a row, and of the ARI, from which one fit is better than another.
 CLEARLY = 0.05
+#: The fits that held-out and whole compare; all if none is named.
+FITS: list[str] = []
 
 
 def ours(m: int, seed: int, **settings: object) -> GaussianMixture:
@@ -112,7 +114,7 @@ def fitters(mclust: bool) -> dict[str, Callable]:
     }
     if mclust:
         result["mclust"] = lambda m, seed: Mclust(m)
-    return result
+    return {name: make for name, make in result.items() if not FITS or name in FITS}
 
 
 class Customary:
@@ -563,7 +565,9 @@ def main() -> None:
     parser.add_argument("--again", action="store_true", help="measure anew what is there")
     parser.add_argument("--seconds", type=float, help="end after so many; run it again to go on")
     parser.add_argument("--quick", action="store_true", help="one small part of each")
+    parser.add_argument("--fits", default="", help="of held-out and whole: some, with commas; sk10")
     arguments = parser.parse_args()
+    FITS.extend(name for name in arguments.fits.split(",") if name)
     warnings.simplefilter("ignore")
     print(machine())
     quick, mclust = arguments.quick, has_mclust()
