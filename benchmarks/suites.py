@@ -213,7 +213,7 @@ def methods() -> dict[str, Method]:
         "default": ours(),
         "goal=clusters": ours(goal="clusters"),
         "type auto": ours(covariance_type="auto"),
-        "type auto, goal=clusters": ours(covariance_type="auto", goal="clusters"),
+        "goal=clusters and type auto": ours(covariance_type="auto", goal="clusters"),
         "sk1": lambda X, m: sk10(m, 0).set_params(n_init=1).fit(X).predict(X),
         "sk10": lambda X, m: sk10(m, 0).fit(X).predict(X),
         "k-means": lambda X, m: KMeans(m, n_init=10, random_state=0).fit(X).labels_,
@@ -230,25 +230,27 @@ def methods() -> dict[str, Method]:
         "misclassified to m": merged_by(misclassified, True),
         "misclassified": merged_by(misclassified, False),
         "first strength alone": changed({STRENGTHS: lambda prior, axes: prior}),
-        "the same, n_init=10": changed({STRENGTHS: lambda prior, axes: prior}, n_init=10),
+        "first strength alone and n_init=10": changed(
+            {STRENGTHS: lambda prior, axes: prior}, n_init=10
+        ),
         "customary strength": lambda X, m: ours(prior=3.0 * X.shape[1] - 1)(X, m),
-        "clusters, γ=2, ρ=0.75": changed({GAMMA: 2.0, RHO: 0.75}, goal="clusters"),
-        "clusters, γ=1.25, ρ=1": changed({RHO: 1.0}, goal="clusters"),
-        "clusters, γ=1.25, ρ=0.75": changed({RHO: 0.75}, goal="clusters"),
+        "clusters with γ=2 and ρ=0.75": changed({GAMMA: 2.0, RHO: 0.75}, goal="clusters"),
+        "clusters with γ=1.25 and ρ=1": changed({RHO: 1.0}, goal="clusters"),
+        "clusters with γ=1.25 and ρ=0.75": changed({RHO: 0.75}, goal="clusters"),
     }
 
 
 #: Methods that are told the number of clusters, in the order of the tables; and those that are not.
-TOLD = ("default", "goal=clusters", "type auto", "type auto, goal=clusters", "BIC merged to m",
+TOLD = ("default", "goal=clusters", "type auto", "goal=clusters and type auto", "BIC merged to m",
         "mclust", "sk10", "sk1", "k-means")  # fmt: skip
 UNTOLD = ("BIC merged", "BIC", "HDBSCAN")
 #: Ways to merge the same components: to m clusters, and to a number of their own.
 TREES = ("BIC merged to m", "entropy to m", "misclassified to m", "BIC merged", "entropy",
          "misclassified")  # fmt: skip
 #: What each part is for: fits without it, told the number of clusters.
-PARTS = ("default", "first strength alone", "the same, n_init=10", "customary strength",
-         "goal=clusters", "clusters, γ=2, ρ=0.75", "clusters, γ=1.25, ρ=1",
-         "clusters, γ=1.25, ρ=0.75")  # fmt: skip
+PARTS = ("default", "first strength alone", "first strength alone and n_init=10", "customary strength",
+         "goal=clusters", "clusters with γ=2 and ρ=0.75", "clusters with γ=1.25 and ρ=1",
+         "clusters with γ=1.25 and ρ=0.75")  # fmt: skip
 
 
 def is_told(name: str) -> bool:
