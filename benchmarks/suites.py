@@ -249,8 +249,8 @@ TREES = ("BIC merged to m", "entropy to m", "misclassified to m", "BIC merged", 
          "misclassified")  # fmt: skip
 #: What each part is for: fits without it, told the number of clusters.
 PARTS = ("default", "first strength alone", "first strength alone and n_init=10",
-         "customary strength", "goal=clusters", "clusters with γ=2 and ρ=0.75", "clusters with γ=1.25 and ρ=1",
-         "clusters with γ=1.25 and ρ=0.75")  # fmt: skip
+         "customary strength", "goal=clusters", "clusters with γ=2 and ρ=0.75",
+         "clusters with γ=1.25 and ρ=1", "clusters with γ=1.25 and ρ=0.75")  # fmt: skip
 
 
 def is_told(name: str) -> bool:
