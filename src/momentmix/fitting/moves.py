@@ -9,6 +9,7 @@ with one component more or one less, from which EM goes on, each is made alone.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import reduce
 from itertools import combinations
@@ -93,12 +94,14 @@ def split_and_merge(
     max_iter: int,
     tries: int = 5,
     anyway: int = 1,
+    seen: Callable[[Fit], bool] = lambda fit: False,
 ) -> Fit:
     """Exchange merges for splits as long as one of the ``tries`` most promising exchanges gains.
 
     On small data all of them take their first steps at once, and the best goes on. On large data
-    exchanges that promise nothing are left out, but ``anyway`` of them are tried in any case. After
-    Ctrl-C the best so far is the result.
+    exchanges that promise nothing are left out, but ``anyway`` of them are tried in any case. A way
+    that comes to an optimum that was ``seen`` before ends there. After Ctrl-C the best so far is
+    the result.
     """
     if len(fit.parameters.weights) < 2:
         return fit
@@ -122,7 +125,7 @@ def split_and_merge(
             gain = trial.log_posterior - fit.log_posterior
             surplus = max(surplus / 2, gain - promise)
             if gain > 10 * tol:
-                fit, improved = trial, True
+                fit, improved = trial, not seen(trial)
                 break
     return replace(fit, n_iter=n_iter)
 

@@ -172,11 +172,22 @@ class LikelihoodSearch:
             max_iter = min(max_iter, self._steps_left)
         result = likelihood.fit(candidate.parameters, tol=tol, max_iter=max_iter)
         self.n_iter += result.n_iter
-        known = any(abs(result.log_posterior - seen) < SAME for seen in self._log_posteriors)
+        values, best = [*self._log_posteriors], None if self.rugged else self.best
+
+        def seen(fit: Fit) -> bool:
+            value = fit.log_posterior
+            if any(abs(value - other) < SAME for other in values):
+                return True
+            if best is None or value > best.log_posterior:
+                return False
+            return self._is_best(value, self._groups(fit.parameters))
+
         self._log_posteriors.append(result.log_posterior)
-        if repair and not known:  # the same optimum is repaired once
+        if repair and not seen(result):  # the same optimum is repaired once
             before = result.n_iter
-            result = split_and_merge(likelihood, result, self.rng, tol=tol, max_iter=max_iter)
+            result = split_and_merge(
+                likelihood, result, self.rng, tol=tol, max_iter=max_iter, seen=seen
+            )
             self.n_iter += result.n_iter - before
             self._log_posteriors.append(result.log_posterior)
         if self.best is None and not stopped():
