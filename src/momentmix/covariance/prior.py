@@ -66,7 +66,8 @@ class Strengths(NamedTuple):
 def _group_means(values: np.ndarray, groups: int) -> np.ndarray:
     """The mean over the components of each mixture, repeated for each component."""
     by_group = values.reshape(groups, -1, *values.shape[1:])
-    return np.repeat(by_group.mean(axis=1), by_group.shape[1], axis=0)
+    means = np.add.reduce(by_group, axis=1, keepdims=True) / by_group.shape[1]
+    return np.broadcast_to(means, by_group.shape).reshape(values.shape)
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ class LogNormalPrior:
             return 0.0
         share = _group_means(self.strength / rows, groups)
         s = _group_means(moved, groups) / (1 - share)
-        size = np.sqrt(np.sum((s * s).reshape(len(s), -1), axis=1)) if s.ndim > 2 else np.abs(s)
+        size = np.sqrt(np.einsum("kij,kij->k", s, s)) if s.ndim > 2 else np.abs(s)
         size = size.reshape(size.shape + (1,) * (s.ndim - size.ndim))
         # Longer steps could make covariances negative.
         return np.asarray(s / np.maximum(size, 1.0))
@@ -296,7 +297,7 @@ class PullOfMatrices(Pull):
         logarithms = (self.vectors * self.logs[:, None, :]) @ turned
         self.centre = prior.centres(logarithms, groups)
         away = logarithms - self.centre
-        self.penalties = prior.strength / 4 * np.sum(away * away, axis=(1, 2))
+        self.penalties = prior.strength / 4 * np.einsum("kij,kij->k", away, away)
         self.away = turned @ away @ self.vectors
         if prior.diagonal:
             inverse = np.linalg.inv(prior.axes)
@@ -312,12 +313,13 @@ class PullOfMatrices(Pull):
         return np.asarray((vectors * np.exp(values)) @ vectors.T)
 
     def _slopes(self) -> np.ndarray:
-        """∂log_Σ B has the entries (log d_i - log d_j) / (d_i - d_j) B_ij in the eigenvectors."""
-        values, logs = self.values, self.logs
-        gaps = values[:, :, None] - values[:, None, :]
-        near = np.abs(gaps) <= 1e-8 * values[:, :, None]
-        slopes = (logs[:, :, None] - logs[:, None, :]) / np.where(near, 1.0, gaps)
-        return np.where(near, 1 / values[:, :, None], slopes)
+        """∂log_Σ B has the entries (log d_i - log d_j) / (d_i - d_j) B_ij in the eigenvectors.
+
+        These are h / sinh h / √(d_i d_j) for h = (log d_i - log d_j) / 2, and here they lack the
+        root, as in coordinates where Σ = I.
+        """
+        halves = (self.logs[:, :, None] - self.logs[:, None, :]) / 2
+        return np.asarray(halves / np.where(halves == 0, 1.0, np.sinh(halves)) + (halves == 0))
 
     def spectra(self, scatter: np.ndarray) -> list[np.ndarray]:
         values, vectors = eigen(self.centre[0])
@@ -328,31 +330,29 @@ class PullOfMatrices(Pull):
         return [eigen(side @ scatter @ side.swapaxes(-1, -2))[0] for side in sides]
 
     def gradients(self) -> np.ndarray:
-        inside = self.strength * self._slopes() * self.away
+        roots = np.sqrt(self.values)[:, None, :]
+        white, inside = self.vectors / roots, self.strength * self._slopes() * self.away
         if self.prior.diagonal:
-            sides = self.along / self.values[:, :, None]
+            sides = self.along / roots.swapaxes(1, 2)
             held = (sides * self.variances[:, None, :]) @ sides.swapaxes(1, 2)
-            inside -= self.prior.diagonal * (held - np.eye(len(held[0])) / self.values[:, :, None])
-        return np.asarray(self.vectors @ inside @ self.vectors.swapaxes(1, 2) / 2)
+            inside -= self.prior.diagonal * (held - np.eye(len(held[0])))
+        return np.asarray(white @ inside @ white.swapaxes(1, 2) / 2)
 
     def step(self, counts: np.ndarray, scatter: np.ndarray) -> np.ndarray:
-        nu, values = self.strength, self.values
+        nu, V, roots = self.strength, self.vectors, np.sqrt(self.values)[:, None, :]
+        turned, white, side = V.swapaxes(1, 2), V / roots, V * roots
         if self.prior.diagonal:
             counts, scatter = self.prior.hold(counts, scatter, self.variances)
-        pulled = values[:, :, None] * values[:, None, :] * self._slopes() * self.away
-        pulled = self.vectors @ pulled @ self.vectors.swapaxes(1, 2)
-        furthest = np.max(np.diagonal(self.away, axis1=1, axis2=2), axis=1)
-        rows = (nu * (1 + np.maximum(furthest, 0)))[:, None, None]
-        counts = counts[:, None, None]
-        result = (counts * scatter + rows * self.matrices - nu * pulled) / (counts + rows)
+        furthest = np.einsum("kii->ki", self.away).max(axis=1)
+        rows = counts + nu * (1 + np.maximum(furthest, 0))
+        own, share = (counts / rows)[:, None, None], (nu / rows)[:, None, None]
+        # How far each covariance moves, in its eigenvectors and in units of itself.
+        move = own * (white.swapaxes(1, 2) @ scatter @ white - np.eye(V.shape[1]))
+        move -= share * (self._slopes() * self.away)
         if self.prior.centre is None:
-            rows = counts + rows
-            turned = self.vectors.swapaxes(1, 2)
-            root = (self.vectors * np.sqrt(values)[:, None, :]) @ turned
-            whitener = (self.vectors / np.sqrt(values)[:, None, :]) @ turned
-            moved = whitener @ (result - self.matrices) @ whitener
-            drift = self.prior.drift(moved, rows, self.groups)
-            result = result + nu / rows * (root @ drift @ root)
+            drift = self.prior.drift(V @ move @ turned, rows[:, None, None], self.groups)
+            move += share * (turned @ drift @ V)
+        result = self.matrices + side @ move @ side.swapaxes(1, 2)
         return np.asarray((result + result.swapaxes(1, 2)) / 2)
 
 

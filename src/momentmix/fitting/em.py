@@ -104,7 +104,9 @@ class Target:
         by_group = shares.reshape(groups, -1)
         total = by_group.sum(axis=1, keepdims=True)
         even = np.where(total > 0, by_group / np.maximum(total, 1e-300), 1 / by_group.shape[1])
-        weights = (even * np.clip(total, 1 - self.most_outliers, 1.0)).reshape(-1)
+        if self.box is not None:
+            even = even * np.clip(total, 1 - self.box.most, 1.0)
+        weights = even.reshape(-1)
         if self.variance is not None:
             return Parameters(weights, means, np.full(len(shares), self.variance))
         scatter, counts = self.kind.estimate(shares, means, seconds / safe), count * shares
@@ -393,10 +395,10 @@ def revive(likelihood: Likelihood[Rows], parameters: Parameters) -> Parameters:
     weights, means, covariances = parameters
     rows, target = likelihood.rows, likelihood.target
     least = 1.5 / rows.count if rows.count > 1 else 0.0
-    dead = np.flatnonzero(weights < min(least, 0.5 / len(weights)))
-    living = np.setdiff1d(np.arange(len(weights)), dead)
-    if not isinstance(rows, MemoryRows) or len(dead) == 0 or len(living) == 0:
+    gone = weights < min(least, 0.5 / len(weights))
+    if not isinstance(rows, MemoryRows) or not gone.any() or gone.all():
         return parameters
+    dead, living = np.flatnonzero(gone), np.flatnonzero(~gone)
     kept = target.kind.take_components(covariances, living)
     total = float(weights.sum())
     alive = Parameters(weights[living], means[living], kept)
