@@ -64,6 +64,12 @@ def test_estimator_needs_little_more_than_scikit_learn():
     assert "momentmix.decomposition" not in more
 
 
+def test_a_fit_needs_no_more_of_scikit_learn_than_its_base():
+    code = "import numpy as np; from momentmix import GaussianMixture as M; X = np.eye(9)[:, :2]"
+    found = modules_after(f"{code}; M(2).fit(X).predict(X)")
+    assert found.isdisjoint({"sklearn.cluster", "sklearn.neighbors", "sklearn.metrics"})
+
+
 def test_a_fit_of_numpys_rows_imports_no_array_library():
     code = "import numpy as np; from momentmix import GaussianMixture as M; X = np.eye(9)[:, :2]"
     after = modules_after(f"{code}; M(2).fit(X).predict(X)")

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 from scipy.linalg.blas import dtrmm
-from sklearn.cluster import kmeans_plusplus
 
 from momentmix.covariance import Full, Kind
 from momentmix.distributions.mixture import Mixture
@@ -682,6 +681,21 @@ def random_points(
 def spread_points(
     X: np.ndarray, weights: np.ndarray | None, m: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Rows that k-means++ draws far from each other."""
-    seed = int(rng.integers(2**31))
-    return kmeans_plusplus(X, m, sample_weight=weights, random_state=seed)[0]
+    """Rows that k-means++ draws far from each other.
+
+    Each is the best of a few, drawn by their squared distances to the nearest of those before. As
+    in scikit-learn these few are 2 + log m.
+    """
+    p = np.full(len(X), 1 / len(X)) if weights is None else weights / weights.sum()
+    norms, tried = np.einsum("ij,ij->i", X, X), rng.choice(len(X), 1, p=p)
+    squares, found = np.full(len(X), np.inf), []
+    for _ in range(m):
+        apart = norms + norms[tried, None] - 2 * (X[tried] @ X.T)
+        nearer = np.minimum(squares, np.maximum(apart, 0.0))  # (tried, p)
+        best = int(np.argmin(nearer @ p))
+        found.append(tried[best])
+        squares = nearer[best]
+        up_to = np.cumsum(p * squares if squares.any() else p)
+        draws = rng.uniform(0, up_to[-1], 2 + int(np.log(m)))
+        tried = np.minimum(np.searchsorted(up_to, draws, side="right"), len(X) - 1)
+    return X[found]

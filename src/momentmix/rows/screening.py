@@ -20,7 +20,6 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.stats import chi2
-from sklearn.neighbors import NearestNeighbors
 
 from momentmix.covariance import Diagonal, Full
 from momentmix.fit import DIGITS
@@ -256,6 +255,8 @@ class Crowding(NamedTuple):
 def _loneliness(Z: np.ndarray, counts: np.ndarray) -> np.ndarray:
     p, n = Z.shape
     k = min(NEIGHBOUR, max(p // 10, 2), p)
+    from sklearn.neighbors import NearestNeighbors
+
     search = NearestNeighbors(n_neighbors=k, algorithm="kd_tree" if n <= TREE else "brute")
     distances, neighbours = search.fit(Z).kneighbors(Z)
     enough = np.cumsum(counts[neighbours], axis=1) >= k  # a row may count as its own neighbours

@@ -12,7 +12,6 @@ from itertools import chain, combinations
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from sklearn.metrics import adjusted_rand_score
 
 from momentmix.covariance import COVARIANCE_TYPES, SHAPE_NAMES, CovarianceName, fitted_type
 from momentmix.estimators.base import Table
@@ -159,6 +158,8 @@ class Candidates:
             return None
         X, weights, noise = self.rows
         labels = [quietly(self.template, one).predict(X, noise)[weights > 0] for one in fits]
+        from sklearn.metrics import adjusted_rand_score
+
         return float(np.mean([adjusted_rand_score(a, b) for a, b in combinations(labels, 2)]))
 
     def _choice(self, found: Found) -> Choice:

@@ -7,7 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import TYPE_CHECKING, TypeVar
 
@@ -100,17 +100,6 @@ def single_threaded_blas() -> Iterator[None]:
             if _depth == 0 and _limit is not None:
                 _limit.restore_original_limits()
                 _limit = None
-
-
-def single_threaded_openmp() -> AbstractContextManager[object]:
-    """Hold OpenMP, which k-means uses, to one thread; otherwise a process forked later hangs."""
-    limit: AbstractContextManager[object] = _openmp().limit(limits=1)
-    return limit
-
-
-@cache
-def _openmp() -> ThreadpoolController:
-    return ThreadpoolController().select(user_api="openmp")
 
 
 def parallel_map(function: Callable[[T], R], items: Iterable[T], workers: int) -> list[R]:
