@@ -31,7 +31,8 @@ class NormalEquations(Protocol):
 class LeastSquares(Protocol):
     """A sum of squares to minimise."""
 
-    def value_and_gradient(self, x: np.ndarray) -> tuple[float, np.ndarray]: ...
+    def value_and_gradient(self, x: np.ndarray, most: float = np.inf) -> tuple[float, np.ndarray]:
+        """The cost and its gradient, which may be left out if the cost is more than ``most``."""
 
     def normal_equations(self, x: np.ndarray) -> NormalEquations: ...
 
@@ -60,6 +61,8 @@ class Solution:
 #: The solver stops after this many iterations in a row in which the cost changed only by rounding.
 #: This is a round number that was not tuned; it matters for tol=0 alone.
 LEVEL = 20
+#: A cost counts as no higher if it is higher by at most this share of itself, which is rounding.
+ROUNDED = 1e-11
 
 
 def gauss_newton(
@@ -85,7 +88,8 @@ def gauss_newton(
         equations = problem.normal_equations(x)
         while True:
             step, predicted = equations.step(gradient, damping)
-            new_value, new_gradient = problem.value_and_gradient(x + step)
+            most = value + ROUNDED * abs(value)
+            new_value, new_gradient = problem.value_and_gradient(x + step, most)
             passes += 1
             if new_value < value or _closer(value, gradient, new_value, new_gradient):
                 break
@@ -115,7 +119,7 @@ def gauss_newton(
 
 def _closer(value: float, gradient: np.ndarray, new: float, new_gradient: np.ndarray) -> bool:
     """Whether the gradient has shrunk and the cost has not risen by more than rounding."""
-    level = new <= value + 1e-11 * abs(value)
+    level = new <= value + ROUNDED * abs(value)
     return level and bool(np.linalg.norm(new_gradient) < 0.8 * np.linalg.norm(gradient))
 
 

@@ -78,6 +78,11 @@ def test_both_forms_are_the_squared_distance(kind, augmentation, floor):
     implicit = ImplicitObjective(parametrisation, Q, WEIGHTS)
     value, gradient = packed.value_and_gradient(x)
     np.testing.assert_allclose(value, want, rtol=1e-9)
+    above, nothing = PackedObjective(parametrisation, data_moments(Q), WEIGHTS).value_and_gradient(
+        x, value / 2
+    )
+    assert (above, len(nothing)) == (pytest.approx(value, rel=1e-12), 0)
+    np.testing.assert_array_equal(packed.value_and_gradient(x, 2 * value)[1], gradient)
     constant = mm.inner(Q, Q, WEIGHTS)
     implicit_value, implicit_gradient = implicit.value_and_gradient(x)
     np.testing.assert_allclose(implicit_value + constant, want, rtol=1e-9)

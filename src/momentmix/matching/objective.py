@@ -373,28 +373,26 @@ class PackedObjective:
             self._at = key, *self._compute(x)
         return self._at[1], self._at[2]
 
-    def _compute(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    def _residual(self, x: np.ndarray) -> tuple[np.ndarray, Atoms, np.ndarray]:
+        """The residual, and the atoms at x with their moments, from which it follows."""
         p = self.parametrisation
-        atoms = p.atoms(x)
-        shares, points = to_numpy(atoms.weights), atoms.covariance.zero
-        matrices = None
-        if not points:
+        atoms, matrices = p.atoms(x), None
+        if not atoms.covariance.zero:
             matrices = np.broadcast_to(to_numpy(atoms.covariance.matrices()), (p.m, p.n, p.n))
         M = gaussian_moments(to_numpy(atoms.means), matrices, self.d)
-        in_means = mean_jacobian(M, p.n, self.d)
-        weighted = np.moveaxis(shares[:, None, None] * in_means, 0, 1)
+        residual = to_numpy(atoms.weights) @ M - self.moments
+        return self.roots * residual if self.factor is None else self.factor @ residual, atoms, M
+
+    def _compute(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+        p = self.parametrisation
+        residual, atoms, M = self._residual(x)
+        shares = to_numpy(atoms.weights)
+        weighted = np.moveaxis(shares[:, None, None] * mean_jacobian(M, p.n, self.d), 0, 1)
         in_cov = np.empty((len(self.moments), p.m, 0))
-        if not points:
+        if not atoms.covariance.zero:
             in_cov = p.kind.gradient_of_matrices(shares, covariance_jacobian(M, p.n, self.d))
-        jacobian = p.pullback(x, M.T, weighted, in_cov)
-        residual = shares @ M - self.moments
-        jacobian = self.weight(jacobian)
-        if self.factor is None:
-            residual = self.roots * residual
-            back = self.roots * residual
-        else:
-            residual = self.factor @ residual
-            back = self.factor.T @ residual
+        jacobian = self.weight(p.pullback(x, M.T, weighted, in_cov))
+        back = self.roots * residual if self.factor is None else self.factor.T @ residual
         slope = None
         if p.covariances.floor is not None:
             slope = 2 * np.tensordot(back, in_cov, axes=1)
@@ -406,7 +404,9 @@ class PackedObjective:
             return self.roots[:, None] * columns
         return _times(self.factor, columns)
 
-    def value_and_gradient(self, x: np.ndarray) -> tuple[float, np.ndarray]:
+    def value_and_gradient(self, x: np.ndarray, most: float = np.inf) -> tuple[float, np.ndarray]:
+        if most < np.inf and (value := float(np.sum(self._residual(x)[0] ** 2))) > most:
+            return value, np.empty(0)
         r, J = self.residual_and_jacobian(x)
         return float(r @ r), 2 * (r @ J)
 
@@ -465,7 +465,7 @@ class ImplicitObjective:
             in_cov = to_numpy(covariances)
         return self.parametrisation.pullback(x, to_numpy(values), to_numpy(means), in_cov)
 
-    def value_and_gradient(self, x: np.ndarray) -> tuple[float, np.ndarray]:
+    def value_and_gradient(self, x: np.ndarray, most: float = np.inf) -> tuple[float, np.ndarray]:
         self.n_passes += 1
         P = self.parametrisation.atoms(x)
         value, half = cost_and_half_gradient(P, self.data, self.weights)
