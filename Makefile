@@ -22,7 +22,7 @@ help:
 	@echo "make docs   the documentation site into docs/_build/html, warnings as errors"
 	@echo "make bench  ratios against bare matrix products"
 	@echo "make bench-default  is the default fit right? real tables, simulations, times (about 25 minutes)"
-	@echo "make bench-time  what a user waits for, over scikit-learn's times (about 10 minutes)"
+	@echo "make bench-time  what a user waits for, over scikit-learn's times (about 20 minutes, in parts)"
 	@echo "make bench-ordinary  easy groups, constant columns, outliers of real tables (about 5 minutes)"
 	@echo "make bench-suites  public clusterings: fits, merged components, other methods (about 15 minutes)"
 	@echo "make bench-choices  what auto chooses on real tables, and 500 files of a collection (about an hour)"

@@ -1,16 +1,22 @@
-"""What does a user wait for? Times over scikit-learn's, one thread on both sides, in one run.
+"""What does a user wait for? Ratios over scikit-learn or a bare pass, one thread, in one run.
 
-    make bench-time            # about ten minutes; writes benchmarks/results/time.csv
-    python benchmarks/waiting.py --quick
+    make bench-time                            # every part, about twenty minutes
+    python benchmarks/waiting.py small command # some parts, each below six minutes
+    python benchmarks/waiting.py --quick       # two small tables, nothing written
 
-Each line is a ratio of medians over seeds, and the seeds take turns, so that a slow spell meets
-both sides. The command is timed as a process, beside a Python that imports scikit-learn's mixtures.
+Times are processor times, so that other work on the machine counts less; the jobs take turns, and
+each line has the median over seeds of the best of a few calls. Only ``threads`` has wall times,
+which say little on a busy machine. The command is timed as a process, beside a Python that imports
+scikit-learn's mixtures. Results go to benchmarks/results/time.json, where parts that are not run
+keep their lines, each with the commit and the machine that it was measured on.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -27,13 +33,16 @@ import numpy as np
 from sklearn.datasets import load_iris
 from sklearn.mixture import GaussianMixture as Peer
 
+import momentmix.estimators.base as base
+from deconvolution import noisy_rows, simulated
 from default import easy_jobs
 from machine import machine
-from momentmix import GaussianMixture, select
-from momentmix.fitting import solve as solve_module
+from momentmix import GaussianMixture, MomentMixture, MomentTensors, select
 from real import FRESH, TUNED
+from tensors import mean_error, mixture
+from timing import best_in_turn
 
-RESULTS = Path(__file__).parent / "results" / "time.csv"
+RESULTS = Path(__file__).parent / "results" / "time.json"
 SUITES = Path(__file__).parents[2] / "shared" / "suites" / "clusters"
 SMALL = ("iris", "wine", "diabetes", "athletes", "digits 0-3")
 WHOLE = ("wine", "olive")
@@ -41,29 +50,35 @@ WHOLE = ("wine", "olive")
 
 class Line(NamedTuple):
     job: str
-    ours: float  # seconds
-    theirs: float
     peer: str
+    ratio: float
+    seconds: float  # of our job
+    goal: float
 
-    @property
-    def ratio(self) -> float:
-        return self.ours / self.theirs
+
+def cpu(job: Callable[[int], object], seed: int, calls: int = 3) -> float:
+    """The least processor time of a few calls."""
+    times = []
+    for _ in range(calls):
+        start = time.process_time()
+        job(seed)
+        times.append(time.process_time() - start)
+    return min(times)
 
 
-def medians(*jobs: Callable[[int], object], seeds: int) -> list[float]:
+def medians(*jobs: Callable[[int], object], seeds: int, calls: int = 3) -> list[float]:
     """The median time of each job over seeds, which take turns."""
-    times = np.empty((len(jobs), seeds))
     for job in jobs:
         job(0)
-    for seed in range(seeds):
-        for i, job in enumerate(jobs):
-            start = time.perf_counter()
-            job(seed)
-            times[i, seed] = time.perf_counter() - start
-    return [float(one) for one in np.median(times, axis=1)]
+    times = [[cpu(job, seed, calls) for job in jobs] for seed in range(seeds)]
+    return [float(one) for one in np.median(times, axis=0)]
 
 
-def of_fits(X: np.ndarray, m: int, kind: str, seeds: int, n_init: int) -> tuple[float, float]:
+def line(job: str, peer: str, times: list[float], goal: float) -> Line:
+    return Line(job, peer, times[0] / times[1], times[0], goal)
+
+
+def of_fits(X: np.ndarray, m: int, kind: str, seeds: int, n_init: int, calls: int = 3) -> list:
     """Seconds of a default fit, and of scikit-learn's with so many starts."""
     settings = {"max_iter": 100} if n_init > 1 else {"tol": 1e-6, "max_iter": 5000}
 
@@ -74,28 +89,32 @@ def of_fits(X: np.ndarray, m: int, kind: str, seeds: int, n_init: int) -> tuple[
         fit = Peer(m, covariance_type=kind, n_init=n_init, random_state=seed, **settings)
         return fit.fit(X)
 
-    ours_s, peer_s = medians(ours, peer, seeds=seeds)
-    return ours_s, peer_s
+    return medians(ours, peer, seeds=seeds, calls=calls)
 
 
-def fits(seeds: int, quick: bool) -> Iterator[Line]:
-    known = TUNED | FRESH
-    for name in SMALL[:2] if quick else SMALL:
-        table = known[name]()
-        yield Line(
-            f"default fit of {name}", *of_fits(table.X, table.m, "full", seeds, 10), "n_init=10"
+def small(seeds: int = 5, names: tuple[str, ...] = SMALL) -> Iterator[Line]:
+    ratios = []
+    for name in names:
+        table = (TUNED | FRESH)[name]()
+        found = line(
+            f"default fit of {name}", "n_init=10", of_fits(table.X, table.m, "full", seeds, 10), 2
         )
-    if quick:
-        return
+        ratios.append(found.ratio)
+        yield found
+    yield Line("the median of these", "n_init=10", float(np.median(ratios)), np.nan, 1)
+
+
+def whole() -> Iterator[Line]:
     for name in WHOLE:
-        table = known[name]()
-        yield Line(
-            f"default fit of {name}",
-            *of_fits(table.X, table.m, "full", seeds, 1),
-            "one run, tol=1e-6",
-        )
+        table = (TUNED | FRESH)[name]()
+        times = of_fits(table.X, table.m, "full", 5, 1)
+        yield line(f"default fit of {name}", "one run, tol=1e-6", times, 5)
+
+
+def easy() -> Iterator[Line]:
     for name, (X, m, kind) in list(easy_jobs().items())[:4]:  # the others are above
-        yield Line(f"default fit of {name}", *of_fits(X, m, kind, 3, 1), "one run, tol=1e-6")
+        times = of_fits(X, m, kind, 3, 1, calls=1)
+        yield line(f"default fit of {name}", "one run, tol=1e-6", times, 1)
 
 
 def suites() -> Iterator[Line]:
@@ -103,19 +122,19 @@ def suites() -> Iterator[Line]:
     if not SUITES.is_dir():
         print(f"the cluster suites are not there ({SUITES.name}/ beside the project); left out")
         return
-    ratios, ours, theirs = [], 0.0, 0.0
+    times = []
     for path in sorted(SUITES.glob("*/*.npz")):
         with np.load(path) as data:
             X, labels = data["X"].astype(float), data["labels0"]
         m = len(set(labels[labels > 0].tolist()))
-        one, other = of_fits(X, m, "full", 1, 10)
-        ratios.append(one / other)
-        ours, theirs = ours + one, theirs + other
-    yield Line("51 sets of the cluster suites, all", ours, theirs, "n_init=10")
-    yield Line("51 sets of the cluster suites, median", float(np.median(ratios)), 1.0, "n_init=10")
+        times.append(of_fits(X, m, "full", 1, 10, calls=1))
+    ours, theirs = np.array(times).T
+    what = f"{len(times)} sets of the cluster suites"
+    yield Line(f"{what}, all", "n_init=10", ours.sum() / theirs.sum(), ours.sum(), 1)
+    yield Line(f"{what}, median", "n_init=10", float(np.median(ours / theirs)), np.nan, 1)
 
 
-def sweep(seeds: int) -> Iterator[Line]:
+def sweep() -> Iterator[Line]:
     X = load_iris().data
 
     def peer(seed: int) -> object:
@@ -124,83 +143,161 @@ def sweep(seeds: int) -> Iterator[Line]:
     def ours(seed: int) -> object:
         return select(X, range(1, 11), random_state=seed, n_jobs=1)
 
-    yield Line(
-        "sweep of 1 to 10 on iris", *medians(ours, peer, seeds=seeds), "n_init=1, each number"
-    )
+    times = medians(ours, peer, seeds=3, calls=1)
+    yield line("sweep of 1 to 10 on iris", "n_init=1, each number", times, 1.5)
 
 
 def command() -> Iterator[Line]:
     """The command as a process, over a Python that imports scikit-learn's mixtures."""
+
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+    def process(words: list[str]) -> float:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, *words], capture_output=True, check=True, env=kept)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "iris.csv"
         np.savetxt(path, load_iris().data, delimiter=",", header="a,b,c,d", comments="")
-        program = [sys.executable, "-m", "momentmix"]
-        bare = [sys.executable, "-c", "import sklearn.mixture"]
+        program, bare = ["-m", "momentmix"], ["-c", "import sklearn.mixture"]
         jobs = {"fit --help": ["fit", "--help"], "fit of iris": ["fit", str(path), "-k", "3"]}
         for name, words in jobs.items():
-            both = medians(
-                lambda _, words=words: subprocess.run(
-                    [*program, *words], capture_output=True, check=True
-                ),
-                lambda _: subprocess.run(bare, check=True),
-                seeds=5,
-            )
-            yield Line(f"momentmix {name}", *both, "import sklearn.mixture")
+            times = np.array([[process([*program, *words]), process(bare)] for _ in range(8)])
+            best = times.min(axis=0).tolist()
+            if name == "fit --help":
+                yield Line(f"momentmix {name}", "seconds of CPU", best[0], best[0], 0.3)
+            else:
+                yield line(f"momentmix {name}", "import sklearn.mixture", best, 1.2)
 
 
-def overhead(seeds: int) -> Iterator[Line]:
+def overhead() -> Iterator[Line]:
     """What the estimator adds to the solve, on 150 rows."""
-    X, inside = load_iris().data, [0.0]
-    solve = solve_module.solve
+    X, inside, solve = load_iris().data, [], base.solve
 
     def timed(*arguments: object, **named: object) -> object:
-        start = time.perf_counter()
+        start = time.process_time()
         result = solve(*arguments, **named)
-        inside.append(time.perf_counter() - start)
+        inside.append(time.process_time() - start)
         return result
 
-    import momentmix.estimators.base as base
-
     base.solve = timed
+    outside = []
     try:
-        outside = medians(
-            lambda seed: GaussianMixture(3, random_state=seed, n_jobs=1).fit(X), seeds=seeds
-        )[0]
+        for seed in range(21):
+            start = time.process_time()
+            GaussianMixture(3, random_state=seed % 3, n_jobs=1).fit(X)
+            outside.append(time.process_time() - start)
     finally:
         base.solve = solve
-    within = float(np.median(inside[2:]))
-    yield Line(
-        "what the estimator adds to the solve of iris", outside - within, within, "the solve"
-    )
+    within = float(np.median(inside))
+    added = float(np.median(np.subtract(outside, inside)))
+    yield line("what the estimator adds to the solve of iris", "the solve", [added, within], 0.2)
+
+
+def moments() -> Iterator[Line]:
+    """The solve of pure moments of a million rows, over the pass that makes them."""
+    truth = mixture(20)
+    X, _ = truth.sample(1_000_000, 0)
+    tensors = MomentTensors.from_samples(X, 4)
+
+    def ours(seed: int) -> MomentMixture:
+        return MomentMixture(5, order=4, random_state=seed).fit_moments(tensors)
+
+    times = medians(ours, lambda _: MomentTensors.from_samples(X, 4), seeds=3, calls=1)
+    yield line("solve of moments up to order 4, 10⁶ × 10", "one pass for them", times, 10)
+    print(f"        (mean error of the means {mean_error(ours(0).means_, truth):.4f})")
+
+
+def files() -> Iterator[Line]:
+    """A pass of moments over a file of 2·10⁶ rows and ten columns, over reading it."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "rows.npy"
+        np.save(path, np.random.default_rng(0).normal(size=(2_000_000, 10)))
+
+        def read(_: int) -> float:
+            return float(np.load(path).max())
+
+        def ours(_: int) -> object:
+            total = MomentTensors(10, 4)
+            for block in np.array_split(np.load(path, mmap_mode="r"), 40):
+                total.update(block)
+            return total
+
+        times = medians(ours, read, seeds=3, calls=2)
+        yield line("moments of a file, order 4, 2·10⁶ × 10", "reading it", times, 5)
+
+
+def threads() -> Iterator[Line]:
+    """Rows with errors of their own: wall time on two threads over one."""
+    X, noise = noisy_rows(simulated(5, 5, 4.0, 0), 20_000, 1)
+
+    def fit(n_jobs: int) -> object:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            start = {"n_init": 1, "max_iter": 3, "random_state": 0}
+            return GaussianMixture(5, n_jobs=n_jobs, **start).fit(X, noise_covariance=noise)
+
+    one, two = best_in_turn(lambda: fit(1), lambda: fit(2), rounds=3)
+    yield Line("rows with errors, one thread over two (wall)", "two threads", one / two, one, 1.6)
+
+
+PARTS: dict[str, Callable[[], Iterator[Line]]] = {
+    "small": small,
+    "whole": whole,
+    "easy": easy,
+    "sweep": sweep,
+    "overhead": overhead,
+    "command": command,
+    "moments": moments,
+    "files": files,
+    "threads": threads,
+    "suites": suites,
+}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("parts", nargs="*", help=f"some of {', '.join(PARTS)}; by default all")
     parser.add_argument("--quick", action="store_true", help="two small tables alone, no file")
-    quick = parser.parse_args().quick
+    asked = parser.parse_args()
+    if strange := set(asked.parts) - set(PARTS):
+        parser.error(f"there is no part {', '.join(sorted(strange))}")
     warnings.simplefilter("ignore")
     print(machine())
-    lines = []
-    parts = [fits(5, quick)]
-    if not quick:
-        parts += [sweep(5), overhead(9), command(), suites()]
-    for part in parts:
-        for line in part:
-            lines.append(line)
-            print(f"{line.ratio:6.2f}  {line.job}, over {line.peer}", flush=True)
-    if quick:
+    if asked.quick:
+        for one in small(1, SMALL[:2]):
+            print(f"{one.ratio:6.2f}  {one.job}, over {one.peer}")
         return
     commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
+        ["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False
     ).stdout.strip()
-    RESULTS.parent.mkdir(exist_ok=True)
-    with RESULTS.open("w", encoding="utf-8") as file:
-        file.write(
-            f"# make bench-time; commit {commit}; {time.strftime('%Y-%m-%d')}; {machine()}\n"
-        )
-        file.write("job,over,ratio,seconds\n")
-        for line in lines:
-            file.write(f'"{line.job}","{line.peer}",{line.ratio:.3g},{line.ours:.3g}\n')
+    known = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+    for name in asked.parts or PARTS:
+        lines = []
+        for one in PARTS[name]():
+            lines.append(one)
+            print(f"{one.ratio:6.2f}  {one.job}, over {one.peer} (goal {one.goal:g})", flush=True)
+        known[name] = {
+            "commit": commit,
+            "date": time.strftime("%Y-%m-%d"),
+            "machine": machine(),
+            "load": os.getloadavg()[0],
+            "command": f"python benchmarks/waiting.py {name}",
+            "lines": [
+                {
+                    "job": one.job,
+                    "over": one.peer,
+                    "ratio": float(f"{one.ratio:.3g}"),
+                    "seconds": None if np.isnan(one.seconds) else float(f"{one.seconds:.3g}"),
+                    "goal": one.goal,
+                }
+                for one in lines
+            ],
+        }
+        RESULTS.parent.mkdir(exist_ok=True)
+        RESULTS.write_text(json.dumps(known, indent=1, ensure_ascii=False) + "\n", "utf-8")
     print(f"written: {RESULTS.name}")
 
 

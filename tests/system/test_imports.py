@@ -139,7 +139,7 @@ if {notebook}:
     import IPython, ipykernel.zmqshell
 import numpy as np
 from momentmix import GaussianMixture
-X = np.random.default_rng(0).normal(size=(200, 2))
+X = np.random.default_rng(0).normal(size=(200, 2)) + np.repeat([[0, 0], [6, 6]], 100, axis=0)
 GaussianMixture(2, verbose={verbose}, random_state=0).fit(X)
 print(sorted({{'tqdm', 'tqdm.notebook'}} & set(sys.modules)))
 """
