@@ -257,6 +257,26 @@ PARTS: dict[str, Callable[[], Iterator[Line]]] = {
 }
 
 
+def keep(run: dict[str, object], part: str, lines: list[Line]) -> None:
+    """Put the lines of a part in the place of those before, with the run that they are from."""
+    known = {"runs": [], "rows": []}
+    if RESULTS.exists():
+        known = json.loads(RESULTS.read_text(encoding="utf-8"))
+    rows = [row for row in known["rows"] if row["part"] != part]
+    runs = [*known["runs"], run] if run not in known["runs"] else known["runs"]
+    for one in lines:
+        row = {"run": runs.index(run), "part": part, **one._asdict()}
+        row |= {name: float(f"{row[name]:.3g}") for name in ("ratio", "seconds")}
+        rows.append(row | ({"seconds": None} if np.isnan(one.seconds) else {}))
+    used = sorted({row["run"] for row in rows})
+    for row in rows:
+        row["run"] = used.index(row["run"])
+    text = ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
+    of_runs = ",\n".join(json.dumps(runs[i], ensure_ascii=False) for i in used)
+    RESULTS.parent.mkdir(exist_ok=True)
+    RESULTS.write_text(f'{{\n"runs": [\n{of_runs}\n],\n"rows": [\n{text}\n]\n}}\n', "utf-8")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("parts", nargs="*", help=f"some of {', '.join(PARTS)}; by default all")
@@ -273,31 +293,19 @@ def main() -> None:
     commit = subprocess.run(
         ["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False
     ).stdout.strip()
-    known = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+    run = {
+        "commit": commit,
+        "date": time.strftime("%Y-%m-%d"),
+        "machine": machine(),
+        "load": round(os.getloadavg()[0], 1),
+        "command": " ".join(["python benchmarks/waiting.py", *asked.parts]),
+    }
     for name in asked.parts or PARTS:
         lines = []
         for one in PARTS[name]():
             lines.append(one)
             print(f"{one.ratio:6.2f}  {one.job}, over {one.peer} (goal {one.goal:g})", flush=True)
-        known[name] = {
-            "commit": commit,
-            "date": time.strftime("%Y-%m-%d"),
-            "machine": machine(),
-            "load": os.getloadavg()[0],
-            "command": f"python benchmarks/waiting.py {name}",
-            "lines": [
-                {
-                    "job": one.job,
-                    "over": one.peer,
-                    "ratio": float(f"{one.ratio:.3g}"),
-                    "seconds": None if np.isnan(one.seconds) else float(f"{one.seconds:.3g}"),
-                    "goal": one.goal,
-                }
-                for one in lines
-            ],
-        }
-        RESULTS.parent.mkdir(exist_ok=True)
-        RESULTS.write_text(json.dumps(known, indent=1, ensure_ascii=False) + "\n", "utf-8")
+        keep(run, name, lines)
     print(f"written: {RESULTS.name}")
 
 
