@@ -37,10 +37,9 @@ from momentmix.report.evidence import (
     outliers_section,
 )
 from momentmix.report.parts import Section, one_decimal, pictures
-from momentmix.summary.components import components, counted, percent
+from momentmix.summary.components import counted
 from momentmix.summary.fit_summary import FitSummary
 from momentmix.summary.origin import Origin
-from momentmix.summary.rows import SURE
 
 
 def write_report(
@@ -72,8 +71,8 @@ def page(report: FitSummary, model: str | PathLike[str] | None = None) -> str:
     title = f"{counted(report.mixture.n_components, 'Gaussian component')} in {report.source}"
     drawn = pictures(report)
     found = [
-        words_section(report),
         remarks_section(report),
+        words_section(report),
         components_section(report, drawn["mixture"]),
         apart_section(report),
         others_section(report),
@@ -90,38 +89,15 @@ def page(report: FitSummary, model: str | PathLike[str] | None = None) -> str:
         again_section(report),
     ]
     sections = [section for section in found if section is not None]
-    top = [f"<h1>{escape(title)}</h1>", opening(report), tiles(report), contents(sections)]
+    top = [
+        f"<h1>{escape(title)}</h1>",
+        f'<p class="lede">{escape(" ".join(report.verdict))}</p>',
+        tiles(report),
+        contents(sections),
+    ]
     template = Template(files("momentmix.report").joinpath("page.html").read_text("utf-8"))
     body = "\n".join([*top, *map(str, sections)])
     return template.substitute(title=escape(title), body=body, version=momentmix.__version__)
-
-
-def opening(report: FitSummary) -> str:
-    """The result in a sentence or two."""
-    mixture, rows = report.mixture, report.rows
-    parts = components(mixture)
-    of = f"{counted(rows, 'row')} of " if rows is not None else ""
-    words = (
-        f"{of}{counted(mixture.n_features, 'column')}, described by "
-        f"{counted(mixture.n_components, 'Gaussian component')} with {report.covariance_type} "
-        "covariances."
-    )
-    words = words[0].upper() + words[1:]
-    if len(parts) > 1:
-        words += (
-            f" The largest has {percent(parts[0].weight)} of the weight, the smallest "
-            f"{percent(parts[-1].weight)}."
-        )
-    sure = report.assignment
-    if sure is not None and sure.rows and len(parts) > 1:
-        words += (
-            f" {percent(sure.sure / sure.rows).capitalize()} of the rows belong to their component "
-            f"with a probability of at least {SURE:g}."
-        )
-    if report.outliers is not None and report.outliers.rows:
-        one = report.outliers.rows == 1
-        words += f" {counted(report.outliers.rows, 'row')} belong{'s' * one} to none."
-    return f'<p class="lede">{escape(words)}</p>'
 
 
 def tiles(report: FitSummary) -> str:
@@ -148,11 +124,10 @@ def contents(sections: Sequence[Section]) -> str:
     return f'<nav aria-label="On this page">{links}</nav>'
 
 
-def remarks_section(report: FitSummary) -> Section:
+def remarks_section(report: FitSummary) -> Section | None:
     """The remarks to read before trusting the fit, if there are any."""
     items = "".join(f"<li>{escape(remark)}</li>" for remark in report.remarks)
-    nothing = '<p class="soft">Nothing unusual was found.</p>'
-    return Section("remarks", "Remarks", f'<ul class="remarks">{items}</ul>' if items else nothing)
+    return Section("remarks", "Remarks", f'<ul class="remarks">{items}</ul>') if items else None
 
 
 def use_section(model: str | PathLike[str] | None, gaps: bool = False) -> Section | None:

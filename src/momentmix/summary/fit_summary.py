@@ -33,15 +33,19 @@ from momentmix.summary.components import (
     listed,
     names_of,
     overall_mean_and_deviation,
+    percent,
+    readable,
 )
 from momentmix.summary.origin import MeasuredRows, Origin
 from momentmix.summary.papers import PaperTable, choices_table, components_table
 from momentmix.summary.rows import (
+    SURE,
     Assignment,
     ColumnSummary,
     Outliers,
     assignment_of,
     column_summaries,
+    far_rows,
     outliers_of,
     with_costs,
 )
@@ -336,17 +340,23 @@ def _moments_apart(matches: Sequence[Match]) -> str:
     )
 
 
-def _rejected(tests: MomentTest) -> str:
-    """The remark on tests that reject at 5 % after Bonferroni's correction."""
+#: What the tests of orders 1 to 4 look at.
+_LOOKS_AT = ("", "means", "widths and correlations", "skewness", "tails")
+
+
+def _misfits(tests: MomentTest) -> str:
+    """What tests reject at 5 % after Bonferroni's correction, each with its p-value."""
     tested = int(np.sum(np.isfinite(tests.p_values)))
     found = [test for test in tests if test.p_value * tested <= LEVEL]
-    if not found:
+    return ", ".join(f"{_LOOKS_AT[test.order]} p = {readable(test.p_value, 1)}" for test in found)
+
+
+def _rejected(tests: MomentTest) -> str:
+    if not (what := _misfits(tests)):
         return ""
-    what = "; ".join(test.sentence.rstrip(".") for test in found)
     return (
-        f"Chance does not explain how the rows differ from the mixture. {what}. More components, a "
-        "richer covariance type or other units, such as logarithms, may help. With many rows, even "
-        "harmless differences are detected."
+        f"The mixture does not fit well ({what}). More components, a richer covariance type or "
+        "logarithms of columns may help. With many rows, even harmless misfits are detected."
     )
 
 
@@ -673,11 +683,63 @@ class FitSummary:
             found.append(large)
         matches = self.matches if self.tests is None else []
         found += remarks(self.mixture, self.members, matches, self.collapsed, self.tests)
+        found += [self._far_remark()] * bool(self._far_remark())
         if self.estimator is not None and (logs := self._logs_remark()):
             found.append(logs)
         agreement = getattr(self.estimator, "agreement_", None)
         if agreement is not None and agreement.agreeing < agreement.starts:
             found.append(agreement.sentence)
+        return found
+
+    def _far_remark(self) -> str:
+        """The rows that lie farther from every component than chance explains."""
+        if self.X is None or self.outliers is not None or len(self.collapsed):
+            return ""
+        numbers = None if self.origin is None else self.origin.row_numbers
+        told = np.flatnonzero(~np.isnan(self.X).all(axis=1))
+        numbers = told if numbers is None else numbers[told]
+        rows = MeasuredRows(self.X, self.errors).some(told)
+        count, worst = far_rows(self.mixture, rows, numbers)
+        if count == 0:
+            return ""
+        row, names = worst[0], names_of(self.mixture)
+        return (
+            f"{counted(count, 'row')} of {len(told):,} lie{'s' * (count == 1)} farther from every "
+            f"component than chance explains. The farthest is row {row.number:,}, counted from 0: "
+            f"{names[row.feature]} = {readable(row.values[row.feature])}, "
+            f"{abs(row.deviations):.2g} deviations from component {row.component}. Are such rows "
+            'right? With outliers="auto" they may belong to no component.'
+        )
+
+    @cached_property
+    def verdict(self) -> list[str]:
+        """Three or four sentences: how many, how sure, does it fit, and what to look at."""
+        m, rows, sure = self.mixture.n_components, self.rows, self.assignment
+        of = "" if rows is None else f" in {counted(rows, 'row')}"
+        how = ""
+        if self.choices:
+            numbers = [choice.n_components for choice in self.choices]
+            by = "a test" if self.criterion == "blrt" else self.criterion.upper()
+            how = f", chosen by {by} among {min(numbers)} to {max(numbers)}"
+        kind = f" with {self.covariance_type} covariances"
+        columns = counted(self.mixture.n_features, "column")
+        found = [f"{counted(m, 'component')}{of} of {columns}{kind}{how}."]
+        if self.outliers is not None and self.outliers.rows:
+            found.append(self.outliers.sentence)
+        if sure is not None and sure.rows and m > 1:
+            found.append(
+                f"{percent(sure.sure / sure.rows).capitalize()} of the rows belong to their "
+                f"component with a probability of at least {SURE:g}."
+            )
+        if self.tests is None:
+            found.append("Whether they describe the rows well was not tested.")
+        elif what := _misfits(self.tests):
+            found.append(f"They do not describe the rows well ({what}).")
+        else:
+            least = readable(float(np.nanmin(self.tests.p_values)), 2)
+            found.append(f"Tests of fit find nothing that chance does not explain (p ≥ {least}).")
+        if self.remarks:
+            found.append("Read the remarks before you trust it.")
         return found
 
     def _logs_remark(self) -> str:

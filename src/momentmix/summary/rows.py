@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from scipy.special import xlogy
+from scipy.special import ndtri, xlogy
 
 from momentmix.distributions.mixture import Mixture
 from momentmix.selection.criteria import relative_entropy
@@ -20,9 +20,6 @@ from momentmix.summary.components import (
 )
 from momentmix.summary.origin import MeasuredRows
 from momentmix.support.array import to_numpy
-
-if TYPE_CHECKING:
-    pass
 
 
 class ColumnSummary(NamedTuple):
@@ -330,13 +327,38 @@ def outliers_of(
     places = np.flatnonzero(which)
     places = places[np.argsort(log_odds[places], kind="stable")]
     places = places[:_MOST_MEASURED]
+    worst, z = _measured(mixture, rows, places, numbers)
+    return Outliers(background.share, total, which, worst, _by_oddness(z))
+
+
+def _measured(
+    mixture: Mixture, rows: MeasuredRows, places: np.ndarray, numbers: np.ndarray | None
+) -> tuple[list[Outlier], np.ndarray]:
+    """The first of these rows, and how far all of them lie from their components."""
     nearest, z = _measure(mixture, rows.some(places))
     worst = []
     for place, component, far in zip(places[:MOST_SHOWN], nearest, z, strict=False):
         feature = int(np.nanargmax(np.abs(far)))
         number = int(place if numbers is None else numbers[place])
-        worst.append(Outlier(number, X[place], int(component), feature, float(far[feature])))
-    return Outliers(background.share, total, which, worst, _by_oddness(z))
+        worst.append(Outlier(number, rows.X[place], int(component), feature, float(far[feature])))
+    return worst, z
+
+
+def far_rows(
+    mixture: Mixture, rows: MeasuredRows, numbers: np.ndarray | None = None
+) -> tuple[int, list[Outlier]]:
+    """How many rows lie farther out than chance explains, and the farthest of them.
+
+    A value does, if it is farther from the nearest component than the farthest of so many values
+    of a Gaussian would be in 95 of 100 tables.
+    """
+    p, n = rows.X.shape
+    step = max(1, _BLOCK_NUMBERS // (mixture.n_components * n))
+    sizes = [np.nan_to_num(np.abs(_measure(mixture, part)[1])) for part in rows.parts(step)]
+    far = np.concatenate([size.max(axis=1) for size in sizes])
+    places = np.flatnonzero(far > -ndtri(0.025 / (p * n)))
+    places = places[np.argsort(-far[places], kind="stable")]
+    return len(places), _measured(mixture, rows, places[:MOST_NAMED], numbers)[0]
 
 
 def _measure(mixture: Mixture, rows: MeasuredRows) -> tuple[np.ndarray, np.ndarray]:
