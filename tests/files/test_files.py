@@ -15,11 +15,12 @@ import pyarrow.ipc
 import pyarrow.parquet
 import pytest
 
+from commands import open_tables
 from momentmix import Mixture, MomentTensors
 from momentmix.distributions.moment_tensors import CheckpointError, Pass
 from momentmix.files import table as table_module
 from momentmix.files import text_table
-from momentmix.files.opening import Place, TableError, open_table, open_tables
+from momentmix.files.opening import Place, TableError, open_table
 
 NAMES = ["a", "b", "c"]
 ENDINGS = ["npy", "csv", "parquet", "arrow", "arrows"]

@@ -16,13 +16,14 @@ import pyarrow.parquet
 import pytest
 from hypothesis import strategies as st
 
+from commands import open_tables
 from dialects import draw_file
 from fuzzing import CSV, MIXTURE, NAMES, ROWS, SECONDS, TENSORS, damaged, fuzz, saved
 from momentmix import Mixture, MomentTensors
 from momentmix.distributions.moment_tensors import CheckpointError, Pass
 from momentmix.files.arrays import checksum
 from momentmix.files.columns import Wanted
-from momentmix.files.opening import TableError, choose_from, open_table, open_tables
+from momentmix.files.opening import TableError, choose_from, open_table
 
 FOLDER = tempfile.TemporaryDirectory(prefix="momentmix-fuzz-")
 HERE = Path(FOLDER.name)

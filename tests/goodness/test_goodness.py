@@ -531,8 +531,9 @@ def test_a_summary_tells_what_the_tests_have_found():
     fit = GaussianMixture(1).fit(X)
     summary = FitSummary.from_estimator(fit, X)
     assert summary.tests[3].p_value < 0.01
-    (remark,) = [one for one in summary.remarks if "Chance does not explain" in one]
-    assert "the data are skewed in a way that the mixture is not" in remark
+    (remark,) = [one for one in summary.remarks if "does not fit well" in one]
+    assert "skewness p = 0.002" in remark
+    assert "They do not describe the rows well (skewness p = 0.002" in " ".join(summary.verdict)
     assert FitSummary(fit.mixture_, "few", X=X[:4]).tests is None
     assert FitSummary(fit.mixture_, "noisy", X=X, errors=np.ones_like(X)).tests is None
     assert FitSummary(fit.mixture_, "model").tests is None
@@ -540,6 +541,7 @@ def test_a_summary_tells_what_the_tests_have_found():
     summary = FitSummary.from_estimator(GaussianMixture(1).fit(good), good)
     assert summary.tests.rows == "5,000 rows"
     assert summary.remarks == []
+    assert "find nothing that chance does not explain" in summary.verdict[-1]
     assert "matches" not in vars(summary)  # tests tell more, and moments of all rows take long
     assert "5,000 rows, drawn at random, are tested" in goodness_section(summary, "").html
 

@@ -9,6 +9,7 @@ import zipfile
 import numpy as np
 import pytest
 
+from commands import open_tables
 from momentmix import (
     GaussianMixture,
     KnownCovarianceMixture,
@@ -18,7 +19,6 @@ from momentmix import (
     symmetric_cp,
 )
 from momentmix.distributions.moment_tensors import CheckpointError, Pass
-from momentmix.files.opening import open_tables
 
 ROWS = np.random.default_rng(0).normal(size=(50, 2))
 TENSORS = MomentTensors.from_samples(ROWS, 3)

@@ -58,17 +58,6 @@ def _format(path: Path) -> type[Table]:
     return by_mark or _ENDINGS.get(path.suffix.lower(), TextTable)
 
 
-def open_tables(
-    paths: Sequence[str | os.PathLike[str]],
-    wanted: Wanted = EVERY_NUMBER,
-    options: ReadOptions = FIND_OUT,
-) -> list[Table]:
-    """Open the tables in files and choose the same columns of each."""
-    tables = [open_table(path, options=options) for path in paths]
-    choose_from(tables, wanted)
-    return tables
-
-
 def choose_from(tables: Sequence[Table], wanted: Wanted = EVERY_NUMBER) -> ChosenColumns:
     """Choose the wanted columns, which every table must have; returns also those left out."""
     first = tables[0]

@@ -26,7 +26,6 @@ from momentmix.summary.components import (
     Component,
     Correlation,
     components,
-    correlation_matrices,
     counted,
     features_by_tellingness,
     listed,
@@ -43,9 +42,6 @@ from momentmix.summary.rows import DOUBTFUL, SURE, Assignment, ConfusedPair
 
 #: Columns of the data that a table of components shows. A round number that fits on a page.
 MOST_COLUMNS = 20
-#: With more columns than this, the table has a row for each column and not for each component.
-#: Chosen so that the table fits the width of the page.
-_FEW_COLUMNS = 6
 #: With more components than the first, the map shows no numbers on phones; with more than the
 #: second, the table has smaller letters. Chosen by the widths of a phone and of paper.
 _FEW_COMPONENTS, _MANY_COMPONENTS = 8, 10
@@ -64,7 +60,7 @@ def components_section(report: FitSummary, picture: str) -> Section:
             f'<p class="soft">Of {n} columns, the {len(shown)} in which the components lie '
             "furthest apart. The model file has them all.</p>"
         )
-    turned = len(shown) > _FEW_COLUMNS and m <= len(shown) + 2
+    turned = m <= len(shown) + 2
     how = "" if turned else ' <span class="screen">Press a heading to sort.</span>'
     words = (
         "<p>Mean ± standard deviation of each column in each component, the largest component "
@@ -218,16 +214,13 @@ def _map_row(feature: int, name: str, parts: list[Component], z: np.ndarray) -> 
 
 #: Rows of the table. A round number; it affects the length of the page alone.
 _MOST = 10
-#: Up to this many columns each component has a map, and up to the second number the map has
-#: numbers. Chosen so that maps fit side by side on the page.
-_MOST_IN_MAPS, _MOST_WITH_NUMBERS = 8, 6
 
 
 def correlations_section(report: FitSummary) -> Section | None:
     """A table of the strongest correlations, and small maps of all if columns are few."""
     mixture = report.mixture
-    matrices, strongest = correlation_matrices(mixture), strongest_correlations(mixture, _MOST)
-    if matrices is None:
+    strongest = strongest_correlations(mixture, _MOST)
+    if not strongest:
         return None
     common = mixture.atoms.covariance.common
     names = names_of(mixture)
@@ -244,17 +237,8 @@ def correlations_section(report: FitSummary) -> Section | None:
         strongest,
         words=(2, 3) if common else (3, 4),
     )
-    maps = ""
-    if 2 < len(names) <= _MOST_IN_MAPS:
-        order = [0] if common else [part.number for part in components(mixture)]
-        drawn = "".join(_map(matrices[j], names, None if common else j) for j in order)
-        maps = f'<div class="maps">{drawn}</div>{heat_scale(1, "correlation")}'
-    heading = "The strongest:" if maps or len(strongest) == _MOST else ""
-    return Section(
-        "correlations",
-        "Correlations within components",
-        words + maps + (f'<p class="soft">{heading}</p>' if heading else "") + body,
-    )
+    heading = '<p class="soft">The strongest:</p>' if len(strongest) == _MOST else ""
+    return Section("correlations", "Correlations within components", words + heading + body)
 
 
 def _columns(names: list[str], common: bool) -> list[Column[Correlation]]:
@@ -275,26 +259,6 @@ def _columns(names: list[str], common: bool) -> list[Column[Correlation]]:
 
 def _colour(value: float) -> Cell:
     return Cell(value, f'<span class="chip" style="{heat(value, 1)}">{signed(value, 2)}</span>')
-
-
-def _map(matrix: np.ndarray, names: list[str], component: int | None) -> str:
-    """The lower triangle as coloured cells; each name ends its row and heads its column."""
-    n = len(names)
-    cells = []
-    for i, name in enumerate(names):
-        for j in range(i):
-            value = float(matrix[i, j])
-            number = signed(value, 1) if n <= _MOST_WITH_NUMBERS else ""
-            title = escape(f"{names[j]} and {name}: {signed(value, 2)}")
-            cells.append(f'<span style="{heat(value, 1)}" title="{title}">{number}</span>')
-        cells.append(f'<b style="grid-column:{i + 1} / -1">{escape(name)}</b>')
-    size = 2.2 if n <= _MOST_WITH_NUMBERS else 1.3
-    whose = "all components" if component is None else mark(component)
-    return (
-        f'<div class="map"><p>{whose}</p><div class="steps" '
-        f'style="grid-template-columns:repeat({n - 1},{size}rem) max-content">{"".join(cells)}'
-        "</div></div>"
-    )
 
 
 #: Pairs of components that a sentence names. It affects the length of the text alone.

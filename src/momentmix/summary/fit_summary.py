@@ -683,7 +683,7 @@ class FitSummary:
             found.append(large)
         matches = self.matches if self.tests is None else []
         found += remarks(self.mixture, self.members, matches, self.collapsed, self.tests)
-        found += [self._far_remark()] * bool(self._far_remark())
+        found += [far] if (far := self._far_remark()) else []
         if self.estimator is not None and (logs := self._logs_remark()):
             found.append(logs)
         agreement = getattr(self.estimator, "agreement_", None)

@@ -327,15 +327,19 @@ def outliers_of(
     places = np.flatnonzero(which)
     places = places[np.argsort(log_odds[places], kind="stable")]
     places = places[:_MOST_MEASURED]
-    worst, z = _measured(mixture, rows, places, numbers)
+    worst, z = _measured(mixture, rows, places, numbers, True)
     return Outliers(background.share, total, which, worst, _by_oddness(z))
 
 
 def _measured(
-    mixture: Mixture, rows: MeasuredRows, places: np.ndarray, numbers: np.ndarray | None
+    mixture: Mixture,
+    rows: MeasuredRows,
+    places: np.ndarray,
+    numbers: np.ndarray | None,
+    robust: bool,
 ) -> tuple[list[Outlier], np.ndarray]:
     """The first of these rows, and how far all of them lie from their components."""
-    nearest, z = _measure(mixture, rows.some(places))
+    nearest, z = _measure(mixture, rows.some(places), robust)
     worst = []
     for place, component, far in zip(places[:MOST_SHOWN], nearest, z, strict=False):
         feature = int(np.nanargmax(np.abs(far)))
@@ -354,25 +358,28 @@ def far_rows(
     """
     p, n = rows.X.shape
     step = max(1, _BLOCK_NUMBERS // (mixture.n_components * n))
-    sizes = [np.nan_to_num(np.abs(_measure(mixture, part)[1])) for part in rows.parts(step)]
+    sizes = [np.nan_to_num(np.abs(_measure(mixture, part, False)[1])) for part in rows.parts(step)]
     far = np.concatenate([size.max(axis=1) for size in sizes])
     places = np.flatnonzero(far > -ndtri(0.025 / (p * n)))
     places = places[np.argsort(-far[places], kind="stable")]
-    return len(places), _measured(mixture, rows, places[:MOST_NAMED], numbers)[0]
+    return len(places), _measured(mixture, rows, places[:MOST_NAMED], numbers, False)[0]
 
 
-def _measure(mixture: Mixture, rows: MeasuredRows) -> tuple[np.ndarray, np.ndarray]:
+def _measure(
+    mixture: Mixture, rows: MeasuredRows, robust: bool = True
+) -> tuple[np.ndarray, np.ndarray]:
     """The nearest component of each row (k,), and how far its values lie from that mean; (k, n).
 
-    With z_i in deviations, the nearest component has the least Σ log(1 + z_i²). A sum of squares
-    would be dominated by the one odd value, and so would choose the widest component.
+    With z_i in deviations, the nearest component has the least max |z_i|, or if ``robust``, the
+    least Σ log(1 + z_i²), which one odd value does not decide.
     """
     variances = feature_variances(mixture)[None, :, :]
     if rows.errors is not None:
         variances = variances + rows.errors[:, None, :] ** 2
     scale = np.sqrt(np.where(variances > 0, variances, 1.0))
     z = (rows.X[:, None, :] - to_numpy(mixture.means)) / scale
-    nearest = np.nansum(np.log1p(z**2), axis=2).argmin(axis=1)
+    size = np.nansum(np.log1p(z**2), axis=2) if robust else np.nanmax(np.abs(z), axis=2)
+    nearest = size.argmin(axis=1)
     return nearest, z[np.arange(len(z)), nearest]
 
 
