@@ -115,7 +115,7 @@ def test_loads_without_errors_or_outside_requests(browser, report):
 
 def test_tables_sort_by_number(browser, report):
     opened = Page(browser, report)
-    table = opened.page.locator("#uncertainty table")
+    table = opened.page.locator("#certainty table")
 
     def column(i):
         return [float(v) for v in table.locator(f"tbody td:nth-child({i})").evaluate_all(
