@@ -503,7 +503,7 @@ def test_on_a_terminal_there_are_tables_and_bars(folder):
     assert "starts" in text  # the bar of the fit
     assert "width" in text
     assert "log-likelihood" in text
-    assert "model: t.json" in text
+    assert "Fitted 2 components; wrote t.json." in text
 
 
 def test_demo(folder):

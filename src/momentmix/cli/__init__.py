@@ -9,10 +9,11 @@ import io
 import os
 import sys
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperArgument, TyperCommand, TyperGroup
 
 import momentmix
 
@@ -47,11 +48,22 @@ class _Commands(TyperGroup):
         return name, None if command is None else _import(str(name)), rest
 
 
+#: What help shows in the place of a value.
+_WORDS = {int: "NUMBER", float: "NUMBER", Path: "FILE"}
+
+
 def _import(name: str) -> Any:
     module = import_module(f"momentmix.cli.{COMMANDS[name][0]}")
     alone = typer.Typer(add_completion=False, rich_markup_mode="markdown")
     alone.command(name)(getattr(module, name))
-    return typer.main.get_command(alone)
+    found = typer.main.get_command(alone)
+    for option in found.params:  # new releases of typer show Python's types, such as <list[str]>
+        kind: Any = getattr(getattr(option, "type_descriptor", None), "annotation", None)
+        if isinstance(option, TyperArgument):
+            vars(option)["display_type"] = lambda ctx: None
+        elif option.metavar is None and kind is not bool:
+            option.metavar = _WORDS.get(kind, "TEXT")
+    return found
 
 
 app = typer.Typer(

@@ -23,13 +23,14 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, NoReturn, TypeAlias,
 
 import numpy as np
 import typer
+from rich.box import SIMPLE_HEAVY
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from momentmix.files.folders import refuse_input
 from momentmix.files.writing import check_writable, name_in_errors, written_whole
-from momentmix.summary.components import sentence
+from momentmix.summary.components import listed, sentence
 
 if TYPE_CHECKING:
     import pyarrow
@@ -152,9 +153,9 @@ def _on_one_line(message: object) -> str:
 
 
 def say(message: str, console: Console = out, style: str = "") -> None:
-    """Print one line, unwrapped however narrow the terminal is."""
+    """Print one line, which a terminal wraps between words."""
     with name_in_errors(STANDARD_OUTPUT if console is out else "standard error"):
-        console.print(_literal(message, style), soft_wrap=True)
+        console.print(_literal(message, style), soft_wrap=not console.is_terminal)
 
 
 def some_of(names: Sequence[str], most: int = 6) -> str:
@@ -169,6 +170,12 @@ def aside(message: str) -> None:
         say(message)
 
 
+def tell_written(done: str, *paths: Path | None) -> None:
+    """The last line on a terminal: what was done, and where it is."""
+    written = listed([str(path) for path in paths if path is not None])
+    aside(f"{done}; wrote {written}." if written else f"{done}.")
+
+
 def note(message: str) -> None:
     """Print a note to standard error, where it does not mix with a table."""
     say(f"Note: {message}", err)
@@ -179,7 +186,7 @@ def show_table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) 
         lines = ("\t".join(visible(_on_one_line(cell)) for cell in c) for c in (heads, *rows))
         _write_out("".join(f"{line}\n" for line in lines))
         return
-    table = Table(title=_literal(title), title_justify="left")
+    table = Table(title=_literal(title), title_justify="left", box=SIMPLE_HEAVY, padding=0)
     for head in heads:
         table.add_column(_literal(head), justify="right")
     for cells in rows:

@@ -26,6 +26,7 @@ from momentmix.cli.console import (
     one_of,
     out,
     show_json,
+    tell_written,
     watched,
     working,
 )
@@ -616,9 +617,9 @@ def fit(
         show_json(summary_document(summary) | {"converged": found.converged_})
     else:
         show_summary(summary)
-        for what, path in (("model", output), ("report", report), ("paper", paper)):
-            if path is not None:
-                aside(f"{what}: {path}")
+        done = "Chose" if summary.choices else "Fitted"
+        number = counted(summary.mixture.n_components, "component")
+        tell_written(f"{done} {number}", output, report, paper)
     if found.interrupted_ or any(choice.fit.interrupted_ for choice in summary.choices):
         raise KeyboardInterrupt  # after the best fit so far was saved
 

@@ -14,13 +14,14 @@ import momentmix as mm
 from momentmix.cli.console import (
     Json,
     JsonValue,
-    aside,
     check_output,
     err,
     note,
+    out,
     say,
     show_json,
     show_table,
+    tell_written,
     watched,
 )
 from momentmix.cli.input import Files, TableRows, open_rows, rows_of
@@ -159,8 +160,12 @@ def in_units_of_data(choices: Sequence[Choice], units: Units, Z: np.ndarray) -> 
 def show_choices(selection: Selection) -> None:
     """Print the table of a comparison."""
     heads, rows = selection.cells()
-    marked = [[*row, mark] for row, mark in zip(rows, selection.marks(), strict=True)]
-    show_table(f"Fits by {selection.criterion.upper()}", [*heads, "best"], marked)
+    columns = [[head, *column] for head, column in zip(heads, zip(*rows, strict=True), strict=True)]
+    if out.is_terminal:  # where room is scarce
+        said = {"AIC": selection.criterion == "aic", heads[0]: len(set(columns[0][1:])) > 1}
+        columns = [column for column in columns if said.get(column[0], True)]
+    lines = list(zip(*columns, ["best", *selection.marks()], strict=True))
+    show_table(f"Fits by {selection.criterion.upper()}", lines[0], lines[1:])
 
 
 def choices_document(choices: Sequence[Choice]) -> list[JsonValue]:
@@ -249,14 +254,13 @@ def select(
         )
     else:
         show_choices(found)
-        aside(
-            f"best by {found.criterion.upper()}: "
-            f"{counted(best.n_components, 'component')}, {best.covariance_type} covariances"
-        )
         for remark in [*([odd.sentence] if odd else []), *remarks]:
             note(remark)
-        for what, path in (("model", save), ("picture", picture)):
-            if path is not None:
-                aside(f"{what}: {path}")
+        tell_written(
+            f"Best by {found.criterion.upper()}: {counted(best.n_components, 'component')} with "
+            f"{best.covariance_type} covariances",
+            save,
+            picture,
+        )
     if any(choice.fit.interrupted_ for choice in found.table):
         raise KeyboardInterrupt  # after the best fit so far was saved
