@@ -7,13 +7,14 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 #: How long make fuzz spends on each of its targets.
 SECONDS_EACH ?= 120
 
-.PHONY: help demo test test-oldest coverage count same-fits fuzz grid lint docs bench bench-default bench-ordinary bench-choices bench-suites bench-time bench-fit bench-observed bench-classes bench-tensors bench-cp bench-gpu bench-peers experiments paper clean
+.PHONY: help demo test test-oldest coverage release-check count same-fits fuzz grid lint docs bench bench-default bench-ordinary bench-choices bench-suites bench-time bench-fit bench-observed bench-classes bench-tensors bench-cp bench-gpu bench-peers experiments paper clean
 
 help:
 	@echo "make demo   run the main job and draw it into demo/"
 	@echo "make test   run the tests on NumPy, array-api-strict and PyTorch"
 	@echo "make test-oldest  the same with every dependency at its lower bound (Python 3.10 to 3.12)"
 	@echo "make coverage  make test, with what lines and branches it reaches, into coverage/"
+	@echo "make release-check  build, check and install what a release would be; nothing is uploaded"
 	@echo "make count  files, lines and lines of code of the package, by folder"
 	@echo "make same-fits BASE=<commit>  do some sixty fits come out as they did there?"
 	@echo "make fuzz   damaged files and odd command lines, SECONDS_EACH=120 a target"
@@ -74,6 +75,14 @@ coverage: $(VENV)/test
 	$(BIN)/python -m coverage erase
 	SCIPY_ARRAY_API=1 $(BIN)/python -m pytest -n auto -q --cov --cov-report=term --cov-report=html
 
+$(VENV)/release: pyproject.toml | $(VENV)/made
+	@echo "setting up .venv with the tools of a release (once)"
+	$(PIP) build twine
+	@touch $@
+
+release-check: $(VENV)/release
+	$(BIN)/python tools/release_check.py
+
 count:
 	@python3 tools/count.py
 
@@ -119,6 +128,7 @@ test-oldest: .venv-oldest/made
 lint: $(VENV)/test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/codespell $$(git ls-files '*.md' '*.py' '*.html')
 	$(BIN)/mypy
 
 docs: $(VENV)/docs

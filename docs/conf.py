@@ -23,13 +23,8 @@ myst_heading_anchors = 3
 myst_links_external_new_tab = False
 autosummary_generate = True
 autodoc_typehints = "none"  # numpydoc says it in words
-numpydoc_show_class_members = True
-numpydoc_class_members_toctree = False
-numpydoc_show_inherited_class_members = {
-    "momentmix.GaussianMixture": True,
-    "momentmix.MomentMixture": True,
-    "momentmix.KnownCovarianceMixture": True,
-}
+numpydoc_show_class_members = False  # _templates/autosummary/class.rst renders them, with their text
+templates_path = ["_templates"]
 numpydoc_xref_param_type = False
 
 html_theme = "pydata_sphinx_theme"
@@ -39,6 +34,7 @@ html_css_files = ["momentmix.css"]
 html_show_sourcelink = False
 html_theme_options = {
     "show_prev_next": False,
+    "github_url": "https://github.com/momentmix/momentmix",
     "navbar_align": "left",
     "header_links_before_dropdown": 6,
     "secondary_sidebar_items": ["page-toc"],
@@ -68,6 +64,13 @@ sphinx_gallery_conf = {
 }
 
 
+def _skip(app, what, name, obj, skip, options):
+    """Leaves out scikit-learn's routing of metadata, and fields whose only text is their number."""
+    field = (getattr(obj, "__doc__", None) or "").startswith("Alias for field number")
+    routing = name in {"get_metadata_routing", "set_output"} or name.endswith("_request")
+    return True if field or routing else None
+
+
 def setup(app):
     import sys
 
@@ -75,3 +78,4 @@ def setup(app):
     import diagrams
 
     app.connect("builder-inited", diagrams.draw)
+    app.connect("autodoc-skip-member", _skip)

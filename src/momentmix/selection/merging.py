@@ -83,7 +83,7 @@ class MergedComponents:
 
         Returns
         -------
-        ndarray of shape (p, n_clusters_)
+        ndarray of shape (p, number of clusters)
             Each row sums to 1. With a background, the probabilities are those if the row belongs
             to a component.
         """
