@@ -23,7 +23,9 @@ myst_heading_anchors = 3
 myst_links_external_new_tab = False
 autosummary_generate = True
 autodoc_typehints = "none"  # numpydoc says it in words
-numpydoc_show_class_members = False  # _templates/autosummary/class.rst renders them, with their text
+numpydoc_show_class_members = (
+    False  # _templates/autosummary/class.rst renders them, with their text
+)
 templates_path = ["_templates"]
 numpydoc_xref_param_type = False
 
