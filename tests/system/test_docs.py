@@ -62,17 +62,27 @@ def test_commands_of_the_tutorial_run(tmp_path, monkeypatch):
     X, names = load_quakes()
     lines = [",".join(names), *(",".join(map(repr, row)) for row in X.tolist())]
     (tmp_path / "quakes.csv").write_text("\n".join(lines) + "\n")
-    inside, ran = False, []
-    for line in (DOCS / "tutorial.md").read_text(encoding="utf-8").splitlines():
-        if line.startswith("```"):
-            inside = line.strip() == "```sh"
-        elif inside:
-            words = shlex.split(line)
-            assert words[0] == "momentmix"
-            done = CliRunner().invoke(app, words[1:])
-            assert done.exit_code == 0, (line, done.output)
-            ran.append(words[1])
-    assert ran == ["fit", "fit", "show", "predict", "score", "sample", "compare"]
+    page = (DOCS / "tutorial.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```sh\n(.*?)^```", page, re.S | re.M)
+    ran, said = [], ""
+    for line in "".join(blocks).splitlines():
+        words = shlex.split(line)
+        assert words[0] == "momentmix"
+        done = CliRunner().invoke(app, words[1:])
+        assert done.exit_code == 0, (line, done.output)
+        ran.append(words[1])
+        said += done.output if len(ran) == 1 else ""
+    assert ran == ["fit", "select", "show", "predict", "score", "sample", "compare"]
+    (shown,) = re.findall(r"^```text\n(.*?)^```", page, re.S | re.M)
+    table, sentences = shown.split("Component 0")
+    printed = [float(number) for number in re.findall(r"-?\d+\.?\d*", said)]
+    numbers = re.findall(r"−?\d+\.\d+|\d+(?= ±)|(?<=± )\d+", table)
+    assert len(numbers) == 21
+    for number in numbers:  # what is printed is what the page says
+        digits, value = len(number.partition(".")[2]), number.replace("−", "-")
+        assert any(f"{found:.{digits}f}" == value for found in printed), number
+    for p_value in re.findall(r"p = [\d.]+\d", sentences):
+        assert p_value in said
     assert (tmp_path / "report.html").stat().st_size > 50_000
 
 
