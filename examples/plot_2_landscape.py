@@ -7,9 +7,9 @@ moments (``MomentMixture``) from twelve random starts, on the same rows. Moments
 products of columns. There are ten components in 40 features, whose means point into similar
 directions, as in the paper.
 
-Single starts of EM often end at a local optimum. Fits of moments do so less often: here three of
-twelve, and on the paper's problem, with 100 features, none of ten. With few features, moments are
-about as difficult as EM; there it is the repairs of ``GaussianMixture`` that help.
+Single starts of EM often end at a local optimum. Fits of moments do so less often here. With few
+features, moments are about as difficult as EM; there it is the repairs of ``GaussianMixture`` that
+help.
 """
 
 import warnings
@@ -18,14 +18,14 @@ import matplotlib.pyplot as plt
 import numpy as np
 import sklearn.mixture
 
-from momentmix import CollapseWarning, GaussianMixture, MomentMixture
+from momentmix import GaussianMixture, MomentMixture
 from momentmix.datasets import paper_mixture
 
 truth = paper_mixture(0.1, 0, n_features=40, n_components=10)
 X, _ = truth.sample(8000, random_state=1)
 
 em, moments, climbed = [], [], []
-warnings.simplefilter("ignore", CollapseWarning)  # of starts that end at a local optimum
+warnings.simplefilter("ignore")  # of starts that end at a local optimum
 for seed in range(12):
     options = {"covariance_type": "diag", "random_state": seed, "max_iter": 1000}
     fit = sklearn.mixture.GaussianMixture(

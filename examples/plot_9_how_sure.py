@@ -36,18 +36,19 @@ for j in range(2):
 # were drawn anew. Both say the same here, because the groups stand apart.
 
 refits = gm.bootstrap(X, 200)
-figure, axes = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
-axes[0].plot(*X.T, ".", color="0.75")
+figure, axes = plt.subplots(figsize=(6, 4.2), layout="constrained")
+axes.plot(*X.T, ".", color="0.75")
 for j, colour in enumerate(("#0072B2", "#D55E00")):
-    axes[0].plot(*refits.means[:, j].T, ".", color=colour, markersize=3, alpha=0.5)
-    axes[0].errorbar(
+    axes.plot(*refits.means[:, j].T, ".", color=colour, markersize=3, alpha=0.5)
+    axes.errorbar(
         *gm.means_[j][:, None],
         xerr=[[gm.means_[j, 0] - low.means[j, 0]], [high.means[j, 0] - gm.means_[j, 0]]],
         yerr=[[gm.means_[j, 1] - low.means[j, 1]], [high.means[j, 1] - gm.means_[j, 1]]],
         color="black",
         capsize=4,
     )
-axes[0].set(xlabel="eruption (minutes)", ylabel="wait (minutes)", title="means and their intervals")
+axes.set(xlabel="eruption (minutes)", ylabel="wait (minutes)", title="means and their intervals")
+plt.show()
 
 # %%
 # With fewer rows, and groups that overlap, a standard error can be as wide as a component. Then
@@ -57,10 +58,11 @@ near = Mixture([0.5, 0.5], [[0.0], [1.8]], [[1.0], [1.0]], "diag")
 rows, _ = near.sample(300, random_state=1)
 vague = GaussianMixture(2, covariance_type="diag", random_state=0).fit(rows)
 found = vague.bootstrap(rows, 100)
-axes[1].hist(found.weights[:, 0], 20, color="#0072B2", alpha=0.6, label="refits")
-axes[1].axvline(vague.weights_[0], color="black", label="the fit")
-axes[1].set(xlabel="weight of the larger component", title="overlapping components")
-axes[1].legend()
+figure, axes = plt.subplots(figsize=(6, 4.2), layout="constrained")
+axes.hist(found.weights[:, 0], 20, color="#0072B2", alpha=0.6, label="refits")
+axes.axvline(vague.weights_[0], color="black", label="the fit")
+axes.set(xlabel="weight of the larger component", title="overlapping components")
+axes.legend()
 plt.show()
 
 # %%
