@@ -62,6 +62,13 @@ def paper_mixture(
     Notes
     -----
     This is the problem of §7.3 of Pereira, Kileel and Kolda (arXiv:2202.06930).
+
+    Examples
+    --------
+    >>> from momentmix.datasets import paper_mixture
+    >>> mixture = paper_mixture(0.1, 0, n_features=5, n_components=3)
+    >>> mixture.means.shape
+    (3, 5)
     """
     rng = np.random.default_rng(random_state)
     m, n = n_components, n_features

@@ -184,6 +184,14 @@ def debiased_moment(X: ArrayLike, covariance: ArrayLike, order: int) -> Array:
     -----
     T̂ = (1/p) Σ_i Σ_k C_{d,k} (-1)^k sym(x_i^{⊗d-2k} ⊗ Σ^{⊗k}), Theorem 5.1 of Pereira, Kileel and
     Kolda (arXiv:2202.06930).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from momentmix import debiased_moment
+    >>> X = np.random.default_rng(0).normal(size=(1000, 2))  # noise of variance 1, and no signal
+    >>> bool(np.all(np.abs(debiased_moment(X, 1.0, 2)) < 0.2))
+    True
     """
     return dense_moment(Samples(X, noise_covariance=covariance), order)
 

@@ -92,6 +92,17 @@ def moment_match(P: Distribution, Q: Distribution, order: int | None = None) -> 
     list of Match
         One for each order from 1 on. An empirical moment of p samples z has
         E‖M̂ - E M̂‖² = (E‖z‖^2k - ‖M‖²) / p, which is known where Q is Samples.
+
+    Examples
+    --------
+    >>> from momentmix import GaussianMixture
+    >>> from momentmix.datasets import load_quakes
+    >>> X, names = load_quakes()
+    >>> gm = GaussianMixture(2, random_state=0).fit(X[:300, :2])
+    >>> from momentmix import Samples
+    >>> from momentmix.summary import moment_match
+    >>> [match.order for match in moment_match(gm.mixture_, Samples(X[:300, :2]))][:2]
+    [1, 2]
     """
     data, other = data_of(Q), data_of(P)
     if data.n != other.n:

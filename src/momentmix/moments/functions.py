@@ -181,6 +181,14 @@ def inner_grad(P: Distribution, Q: Distribution, order: Order) -> tuple[Array, G
     -----
     Theorems 4.2 and 4.3 and Proposition A.5 of Pereira, Kileel and Kolda (arXiv:2202.06930), made
     symmetric in the covariances. The cost is that of :func:`inner`, times a constant.
+
+    Examples
+    --------
+    >>> from momentmix import Mixture, inner_grad
+    >>> P = Mixture([0.4, 0.6], [[0.0, 1.0], [2.0, 0.0]], [[1.0, 0.5], [0.5, 2.0]], "diag")
+    >>> value, gradient = inner_grad(P, P, 2)
+    >>> gradient.weights.shape, gradient.means.shape, gradient.covariances.shape
+    ((2,), (2, 2), (2, 2))
     """
     check_pair(P, Q)
     if not isinstance(P, AtomDistribution):
@@ -219,6 +227,13 @@ def squared_distance(P: Distribution, Q: Distribution, order: Order) -> Array:
     three inner products, which cancel where P and Q are close: expect an absolute error of about
     1e-15 of ‖M_P‖². Between two sets of p samples it takes O(p²(n + d)) operations, and so does
     the constant of p samples at the first call; later calls with the same object know it.
+
+    Examples
+    --------
+    >>> from momentmix import Mixture, squared_distance
+    >>> P = Mixture([0.4, 0.6], [[0.0, 1.0], [2.0, 0.0]], [[1.0, 0.5], [0.5, 2.0]], "diag")
+    >>> abs(float(squared_distance(P, P, 3))) < 1e-9
+    True
     """
     check_pair(P, Q)
     weights = order_weights(order)
@@ -283,6 +298,15 @@ def contract(P: Distribution, A: ArrayLike, order: Order, *, free: int = 0) -> A
     -----
     The value is ⟨M_P, a^{⊗d}⟩, Theorems 3.5 and 5.2 of Pereira, Kileel and Kolda
     (arXiv:2202.06930). It takes O(q m n d) operations, or O(q m n²) with full covariances.
+
+    Examples
+    --------
+    >>> from momentmix import Mixture, contract
+    >>> P = Mixture([0.4, 0.6], [[0.0, 1.0], [2.0, 0.0]], [[1.0, 0.5], [0.5, 2.0]], "diag")
+    >>> round(float(contract(P, [1.0, 0.0], 1)), 6)  # the mean of the first feature
+    1.2
+    >>> contract(P, [[1.0, 0.0], [0.0, 1.0]], 3).shape
+    (2,)
     """
     if free not in (0, 1, 2):
         raise ValueError(f"free must be 0, 1 or 2, got {free!r}")
@@ -327,6 +351,13 @@ def multilinear(P: Distribution, vectors: ArrayLike) -> Array:
     -----
     M(a_1, …, a_d) = Σ_ε ε_2···ε_d M(s, …, s) / (2^(d-1) d!) with s = a_1 + ε_2 a_2 + … + ε_d a_d,
     over all signs ε (polarisation): so it takes as much as 2^(d-1) contractions.
+
+    Examples
+    --------
+    >>> from momentmix import Mixture, multilinear
+    >>> P = Mixture([0.4, 0.6], [[0.0, 1.0], [2.0, 0.0]], [[1.0, 0.5], [0.5, 2.0]], "diag")
+    >>> round(float(multilinear(P, [[1.0, 0.0], [0.0, 1.0]])), 6)  # the mean of x_0 x_1
+    0.0
     """
     vectors = as_float_array(vectors, "vectors", (2, 3))
     many, xp = vectors[None, :, :] if vectors.ndim == 2 else vectors, namespace(vectors)
@@ -372,6 +403,13 @@ def contract_cumulant(P: Distribution, A: ArrayLike, order: int) -> Array:
     Moments are Bell polynomials of cumulants; solved for the last one, Equation (2.4) of Pereira,
     Kileel and Kolda (arXiv:2202.06930) is κ_k = M_k - Σ_{0<i<k} C(k-1, i) M_i κ_{k-i}. It takes d
     contractions. Far from the origin for the spread of X it loses digits, so centre X first.
+
+    Examples
+    --------
+    >>> from momentmix import Mixture, contract_cumulant
+    >>> P = Mixture([0.4, 0.6], [[0.0, 1.0], [2.0, 0.0]], [[1.0, 0.5], [0.5, 2.0]], "diag")
+    >>> round(float(contract_cumulant(P, [1.0, 0.0], 2)), 6)  # the variance of the first feature
+    1.66
     """
     moments = [contract(P, A, k) for k in range(1, positive_order(order) + 1)]
     found: list[Array] = []
@@ -418,6 +456,14 @@ def contract_grad(
     See Also
     --------
     contract : The values alone.
+
+    Examples
+    --------
+    >>> from momentmix import Mixture, contract_grad
+    >>> P = Mixture([0.4, 0.6], [[0.0, 1.0], [2.0, 0.0]], [[1.0, 0.5], [0.5, 2.0]], "diag")
+    >>> value, in_vector, in_parameters = contract_grad(P, [1.0, 0.0], 2)
+    >>> in_vector.shape, in_parameters.means.shape
+    ((2,), (2, 2))
     """
     points, single = _points(P, A)
     weights = order_weights(order)

@@ -130,6 +130,15 @@ def plot_quantiles(model: Model, X: ArrayLike, *, ax: Axes | None = None) -> Axe
     line at the right are heavy tails, or rows that belong nowhere. Thin lines are single
     components, in their colours. Gaps in X are filled once at random, given the other values of the
     row.
+
+    Examples
+    --------
+    >>> from momentmix import GaussianMixture
+    >>> from momentmix.datasets import load_quakes
+    >>> X, names = load_quakes()
+    >>> gm = GaussianMixture(2, random_state=0).fit(X[:300, :2])
+    >>> from momentmix.plotting import plot_quantiles
+    >>> drawn = plot_quantiles(gm, X[:300, :2])
     """
     ax = axes_or_new(ax)
     whole, each = distance_quantiles(drawn_mixture(model), X)
@@ -153,6 +162,15 @@ def plot_projections(
     The candidates are the features and the axes along which the components lie furthest apart.
     Those in which the rows differ most from the mixture are drawn, the worst first. The grey band
     is that of :func:`plot_quantiles`.
+
+    Examples
+    --------
+    >>> from momentmix import GaussianMixture
+    >>> from momentmix.datasets import load_quakes
+    >>> X, names = load_quakes()
+    >>> gm = GaussianMixture(2, random_state=0).fit(X[:300, :2])
+    >>> from momentmix.plotting import plot_projections
+    >>> drawn = plot_projections(gm, X[:300, :2])
     """
     mixture = drawn_mixture(model)
     found = projections(mixture, X, most)

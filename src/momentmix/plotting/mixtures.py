@@ -54,6 +54,15 @@ def plot_density(
     in X is a gap. ``errors`` (p, n) are the error bars of the values in X, if there are any. If the
     mixture has a background, the density is that of the components, and grey crosses are outliers;
     those too far out are drawn at the edge of the picture.
+
+    Examples
+    --------
+    >>> from momentmix import GaussianMixture
+    >>> from momentmix.datasets import load_quakes
+    >>> X, names = load_quakes()
+    >>> gm = GaussianMixture(2, random_state=0).fit(X[:300, :2])
+    >>> from momentmix.plotting import plot_density
+    >>> drawn = plot_density(gm, X[:300, :2])
     """
     mixture, ax = drawn_mixture(model), axes_or_new(ax)
     flat, rows = mixture.marginal(list(features)), shown_rows(mixture, X, errors)
@@ -79,6 +88,15 @@ def plot_ellipses(
     """Ellipses that hold the shares ``mass`` of the probability of each component.
 
     Gaps, ``errors`` and outliers in X are as in :func:`plot_density`.
+
+    Examples
+    --------
+    >>> from momentmix import GaussianMixture
+    >>> from momentmix.datasets import load_quakes
+    >>> X, names = load_quakes()
+    >>> gm = GaussianMixture(2, random_state=0).fit(X[:300, :2])
+    >>> from momentmix.plotting import plot_ellipses
+    >>> drawn = plot_ellipses(gm, X[:300, :2])
     """
     mixture, ax = drawn_mixture(model), axes_or_new(ax)
     _ellipses(ax, mixture, shown_rows(mixture, X, errors), features, mass)
@@ -173,6 +191,15 @@ def plot_pairs(
 
     By default the ``most`` features in which the components lie furthest apart. Gaps, ``errors``
     and outliers in X are as in :func:`plot_density`.
+
+    Examples
+    --------
+    >>> from momentmix import GaussianMixture
+    >>> from momentmix.datasets import load_quakes
+    >>> X, names = load_quakes()
+    >>> gm = GaussianMixture(2, random_state=0).fit(X[:300, :2])
+    >>> from momentmix.plotting import plot_pairs
+    >>> drawn = plot_pairs(gm, X[:300, :2])
     """
     mixture = drawn_mixture(model)
     chosen = list(telling_features(mixture, most) if features is None else features)

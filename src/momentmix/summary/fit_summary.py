@@ -207,6 +207,16 @@ def remarks(
     -------
     list of str
         One for each problem, naming all the components that have it.
+
+    Examples
+    --------
+    >>> from momentmix import GaussianMixture
+    >>> from momentmix.datasets import load_quakes
+    >>> X, names = load_quakes()
+    >>> gm = GaussianMixture(2, random_state=0).fit(X[:300, :2])
+    >>> from momentmix.summary import remarks
+    >>> remarks(gm.mixture_, rows=300)
+    []
     """
     told = set(collapsed)
     found = [
@@ -431,6 +441,17 @@ class FitSummary:
         Clusters of several components.
     others : mapping of str to array of shape (p,)
         Columns of the table that were not fitted, such as words, at the rows X.
+
+    Examples
+    --------
+    >>> from momentmix import GaussianMixture
+    >>> from momentmix.datasets import load_quakes
+    >>> X, names = load_quakes()
+    >>> gm = GaussianMixture(2, random_state=0).fit(X[:300, :2])
+    >>> from momentmix.summary import FitSummary
+    >>> summary = FitSummary.from_estimator(gm, X[:300, :2], source="quakes")
+    >>> summary.verdict[0]
+    '2 components in 300 rows of 2 columns with full covariances.'
     """
 
     mixture: Mixture

@@ -77,7 +77,19 @@ def _text(cell: Entry) -> str:
 
 
 def components_table(fit: FitSummary) -> PaperTable:
-    """Weights and means with 95 % intervals, the rows that each takes, and its AvePP."""
+    """Weights and means with 95 % intervals, the rows that each takes, and its AvePP.
+
+    Examples
+    --------
+    >>> from momentmix import GaussianMixture
+    >>> from momentmix.datasets import load_quakes
+    >>> X, names = load_quakes()
+    >>> gm = GaussianMixture(2, random_state=0).fit(X[:300, :2])
+    >>> from momentmix.summary import FitSummary, components_table
+    >>> table = components_table(FitSummary.from_estimator(gm, X[:300, :2]))
+    >>> len(table.to_frame())
+    2
+    """
     sure, mixture, rows = fit.uncertainty, fit.mixture, fit.assignment
     nothing = np.full((mixture.n_components, mixture.n_features), np.nan)
     low, high = (nothing, nothing) if sure is None else (sure.low.means, sure.high.means)

@@ -165,6 +165,13 @@ def dense_cumulant(P: Distribution, order: int, *, max_bytes: int = DENSE_LIMIT)
     -----
     K_k = M_k - Σ_{0<i<k} C(k-1, i) sym(M_i ⊗ K_{k-i}): the recursion of Bell polynomials, Equation
     (2.4) of Pereira, Kileel and Kolda (arXiv:2202.06930), for tensors. O(d³ n^d).
+
+    Examples
+    --------
+    >>> from momentmix import Mixture, dense_cumulant
+    >>> P = Mixture([0.4, 0.6], [[0.0, 1.0], [2.0, 0.0]], [[1.0, 0.5], [0.5, 2.0]], "diag")
+    >>> dense_cumulant(P, 3).shape
+    (2, 2, 2)
     """
     moments = [dense_moment(P, k, max_bytes=max_bytes) for k in range(1, positive_order(order) + 1)]
     xp = namespace(moments[0])
