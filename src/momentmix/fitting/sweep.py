@@ -8,8 +8,9 @@ sample.
 Each number that is asked for is then searched for as by a fit of that number alone, which tries
 the solution of the sweep last; the next number is reached from what it finds. At the
 end the sweep goes up and down through the numbers until nothing improves, which has the effect of
-repairs: on the way, a split is exchanged for a merge. If the numbers are left open and the data are
-not small, only those near the best are searched for.
+repairs: on the way, a split is exchanged for a merge. Numbers far beyond the best are searched for
+from one start alone. If the numbers are left open and the data are not small, only those near the
+best are searched for.
 """
 
 from __future__ import annotations
@@ -235,8 +236,8 @@ def sweep(
         most = numbers[0]  # this one is always fitted
         while most < numbers[-1] and is_determined(most + 1, data.count, plan.n, plan.kind):
             most += 1
-        fits = _Fits(data, plan_of, rng, seed, price, progress, most)
-        fits.run(most, numbers, patience, callback)
+        fits = _Fits(data, plan_of, numbers, rng, seed, price, progress, most)
+        fits.run(most, patience, callback)
     return fits.of(numbers)
 
 
@@ -247,6 +248,7 @@ class _Fits:
         self,
         data: RowData,
         plan_of: Callable[[int], Plan],
+        numbers: Sequence[int],
         rng: np.random.Generator,
         seed: Callable[[], np.random.Generator],
         price: float | None,
@@ -254,7 +256,7 @@ class _Fits:
         most: int,
     ) -> None:
         self.data, self.plan_of, self.guided = data, cache(plan_of), price is not None
-        self.seed = seed
+        self.numbers, self.seed = numbers, seed
         self.price = float(np.log(data.count)) if price is None else price
         plan = self.plan_of(1)
         self.problem = mixture_problem(data, plan)
@@ -264,6 +266,7 @@ class _Fits:
         self.sample = sample_of(likelihood_in(self.problem), rng)
         self.search = Sweep(self._rough, rng, plan.tol, plan.max_iter, progress.start)
         self.alone: dict[int, Found] = {}  # where the searches for single numbers led
+        self._far: set[int] = set()  # those of one start
         self._made: dict[int, tuple[Fit, Found]] = {}  # of each solution of the sweep, what it is
 
     def _settle_outliers(self, m: int, rng: np.random.Generator) -> None:
@@ -309,19 +312,30 @@ class _Fits:
     def _search_alone(self, m: int) -> None:
         """Search for a number as a fit of it does, which tries the solution of the sweep too.
 
-        The sweep goes on from where this leads.
+        The sweep goes on from where this leads. A number that "auto" would not come to is tried
+        from one start of its own.
         """
         problem, search = self._problem(m), self.search
         known = replace(self.plan_of(m), known=search.found[m].parameters)
+        if self.guided and m - self._last() > PATIENCE:
+            known = replace(known, n_init=1)
+            self._far.add(m)
+        else:
+            self._far.discard(m)
         fit = solve(problem, known, self.seed())
         self.alone[m] = Found(problem, self.plan_of(m), fit)
         if known.outliers is None and self.sample.rows is likelihood_in(problem).rows:
             search.improve(m, fit)
         self._made[m] = search.found[m], self.alone[m]
 
+    def _compared(self) -> list[Found]:
+        """The fits of the numbers that are asked for, so far; of all numbers if there are none."""
+        known = self.search.found
+        return [self[m] for m in known if m in self.numbers] or [self[m] for m in known]
+
     def _best(self) -> int:
         """The number that is best by the criterion so far."""
-        known = [self[m] for m in self.search.found]
+        known = self._compared()
         return min(known, key=lambda one: (one.collapsed, one.criterion(self.price))).plan.m
 
     def _last(self) -> int:
@@ -329,7 +343,7 @@ class _Fits:
 
         A fit with more components, or a settled one, may be better without a collapse.
         """
-        known = [self[m] for m in self.search.found]
+        known = self._compared()
         lowest = min(known, key=lambda one: one.criterion(self.price)).plan.m
         return max(self._best(), lowest)
 
@@ -341,17 +355,17 @@ class _Fits:
     def run(
         self,
         most: int,
-        numbers: Sequence[int],
         patience: int | None,
         callback: Callable[[Found], None],
     ) -> None:
         """Find the fits; at most ``most``, or until ``patience`` numbers in a row were worse."""
-        every = patience is None or self.sample.rows.X.size <= SMALL_DATA
+        numbers, every = self.numbers, patience is None or self.sample.rows.X.size <= SMALL_DATA
         left: Sequence[int] = numbers
         while left and not stopped():
             self.grow(most, numbers if every else (), patience, callback)
             self.settle()
-            left = [m for m in self._near() if m in numbers and m not in self.alone]
+            done = self.alone.keys() - self._far
+            left = [m for m in self._near() if m in numbers and m not in done]
             for m in left:
                 self._search_alone(m)
         for m in numbers:

@@ -223,10 +223,11 @@ def select(
 
     The fits share their work: one component more is found by cutting one in two, and one less by
     merging two, up and down until nothing improves. Each number is also searched for like any other
-    fit, so no ``GaussianMixture`` with these settings is better than its row of the table, and
-    ``GaussianMixture("auto")`` makes the same choice. With ``n_components="auto"`` that choice does
-    not depend on ``random_state``. A fit with a collapsed component is chosen only if all have one;
-    a warning says so where it has decided.
+    fit, so no ``GaussianMixture`` with these settings is better than its row of the table; numbers
+    more than three beyond the best are tried from one start only. ``GaussianMixture("auto")`` makes
+    the same choice. With ``n_components="auto"`` the choice does not depend on ``random_state``. A
+    fit with a collapsed component is chosen only if all have one; a warning says so where it has
+    decided.
 
     Parameters
     ----------
