@@ -125,6 +125,8 @@ DOES_MORE = [
     # a text that may be another one when it runs than when its plan is looked at
     RANDOM,
     RANDOM.replace("query", '"Query" /* ( */ '),
+    RANDOM.replace("query", "`query`"),
+    RANDOM.replace("query", "\u00a0query"),
     "FROM view_of_text",
     "FROM macro_of_text('SELECT 1 AS a')",
     "SELECT scalar_of_text('SELECT 1 AS a') AS a",

@@ -38,7 +38,7 @@ _READING = re.compile(
 _WRITING = re.compile(r"COPY|INSERT|UPDATE|DELETE|MERGE|CREATE|ALTER|DROP|ATTACH|EXPORT|EXECUTE")
 
 #: Functions that run a text, which may be another one when it runs than when it was looked at.
-_OF_TEXT = re.compile(rb'"?query(_table)?("|\b)', re.IGNORECASE)
+_OF_TEXT = re.compile(r"\bquery(_table)?\b", re.IGNORECASE)
 _VIEWS_AND_MACROS = """
     SELECT view_name, sql FROM duckdb_views() WHERE NOT internal
     UNION ALL SELECT function_name, macro_definition FROM duckdb_functions() WHERE NOT internal"""
@@ -177,7 +177,8 @@ class QueryTable(ArrowTable):
 def _runs_text(query: str, duckdb: ModuleType) -> bool:
     text, kinds = query.encode(), duckdb.token_type  # tokens are counted in bytes
     starts = [start for start, kind in duckdb.tokenize(query) if kind != kinds.comment]
-    return any(_OF_TEXT.match(text, a) and text[b : b + 1] == b"(" for a, b in pairwise(starts))
+    called = [text[a:b].decode() for a, b in pairwise(starts) if text[b : b + 1] == b"("]
+    return any(map(_OF_TEXT.search, called))
 
 
 def _without_end(query: str, duckdb: ModuleType) -> str:
