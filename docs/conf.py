@@ -1,5 +1,6 @@
 """Sphinx: ``make docs``."""
 
+import inspect
 from pathlib import Path
 
 import momentmix
@@ -73,6 +74,15 @@ def _skip(app, what, name, obj, skip, options):
     return True if field or routing else None
 
 
+def _signature(app, what, name, obj, options, signature, result):
+    """Of estimators, whose base class has a constructor for all, the parameters of their own."""
+    if what != "class" or "*args" not in (signature or ""):
+        return None
+    own = inspect.signature(obj)
+    bare = [p.replace(annotation=p.empty) for p in own.parameters.values()]
+    return str(own.replace(parameters=bare, return_annotation=own.empty)), None
+
+
 def setup(app):
     import sys
 
@@ -81,3 +91,4 @@ def setup(app):
 
     app.connect("builder-inited", diagrams.draw)
     app.connect("autodoc-skip-member", _skip)
+    app.connect("autodoc-process-signature", _signature)
