@@ -65,7 +65,7 @@ def test_commands_of_the_tutorial_run(tmp_path, monkeypatch):
     page = (DOCS / "tutorial.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```sh\n(.*?)^```", page, re.S | re.M)
     ran, said = [], ""
-    for line in "".join(blocks).splitlines():
+    for line in "".join(blocks).replace("\\\n", " ").splitlines():
         words = shlex.split(line)
         assert words[0] == "momentmix"
         done = CliRunner().invoke(app, words[1:])
