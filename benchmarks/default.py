@@ -1,7 +1,9 @@
 """Is the default fit right? ``make bench-default``: real tables, simulations, times, pure moments.
 
 Each part prints one table: ``python benchmarks/default.py PART…``. Everything that is compared is
-fitted in this one run, on the same rows. sk10 is scikit-learn's ``GaussianMixture(n_init=10)`` with
+fitted to the same rows. What held-out, whole, collapsed and simulations measure is kept in
+``results/default.json``, so that a run can be interrupted, or end after ``--seconds``, and goes on
+where it was; ``--again`` measures anew. sk10 is scikit-learn's ``GaussianMixture(n_init=10)`` with
 its other defaults; sk1 one run from k-means with tol=1e-6; mclust 6 from R, where R is there.
 """
 
@@ -22,6 +24,7 @@ from sklearn.datasets import make_blobs, make_moons
 from sklearn.metrics import adjusted_rand_score
 
 from fit import NEAR, ceiling, timed
+from kept import FOLDER, Kept
 from machine import machine
 from momentmix import GaussianMixture, Mixture, MomentMixture
 from momentmix.covariance import Full, covariance_type
@@ -33,10 +36,12 @@ from momentmix.fitting.plan import Sizes
 from momentmix.rows.frame import Frame
 from momentmix.rows.memory import MemoryRows
 from momentmix.summary.components import paired_components
-from real import FRESH, TUNED, Table
+from real import FRESH, TUNED, WIDE, Table
 
 #: Nats a row, and of the ARI, from which one fit is better than another.
 CLEARLY = 0.05
+#: The fits that held-out and whole compare; all if none is named.
+FITS: list[str] = []
 
 
 def ours(m: int, seed: int, **settings: object) -> GaussianMixture:
@@ -101,93 +106,131 @@ def has_mclust() -> bool:
 def fitters(mclust: bool) -> dict[str, Callable]:
     result: dict[str, Callable] = {
         "momentmix": ours,
+        "customary strength": lambda m, seed: Customary(m, seed),
         "prior=cv": lambda m, seed: ours(m, seed, prior="cv"),
         "prior=None": lambda m, seed: ours(m, seed, prior=None),
+        "goal=clusters": lambda m, seed: ours(m, seed, goal="clusters"),
         "sk10": sk10,
     }
     if mclust:
         result["mclust"] = lambda m, seed: Mclust(m)
-    return result
+    return {name: make for name, make in result.items() if not FITS or name in FITS}
 
 
-def held_out(splits: int, mclust: bool) -> None:
+class Customary:
+    """The default with the customary strength of its prior in place of one that is learned."""
+
+    def __init__(self, m: int, seed: int) -> None:
+        self.m, self.seed = m, seed
+
+    def fit(self, X: np.ndarray) -> GaussianMixture:
+        return ours(self.m, self.seed, prior=Full.customary_strength(X.shape[1])).fit(X)
+
+
+def held_out(kept: Kept, splits: int, mclust: bool) -> None:
     print("\n## Half of the rows fitted, the other half scored\n")
     print(
         f"{splits} random halves of each table, full covariances, as many components as groups. A\n"
         f"split counts as worse or better than sk10's if the mean log-likelihood of the held-out\n"
         f"rows, or their ARI with the known groups, differs by more than {CLEARLY}. 'Tuned':\n"
-        "settings were chosen on these tables. 'Fresh': looked at once, when all was settled.\n"
+        "settings of the search and the prior were chosen on these tables. On the others none\n"
+        "were, but the learned strengths were looked at on all.\n"
     )
     print("| tables | fit | log-likelihood: worse | better | ARI: worse | better |")
     print("| --- | --- | ---: | ---: | ---: | ---: |", flush=True)
-    medians: list[str] = []
-    for group, tables in (("tuned", TUNED), ("fresh", FRESH)):
-        differences: dict[str, list[tuple[float, float]]] = {}
-        for name, load in tables.items():
-            table = load()
-            rows: dict[str, list[tuple[float, float]]] = {}
-            for split in range(splits):
-                for fitter, value in halves(table, split, mclust).items():
-                    rows.setdefault(fitter, []).append(value)
-            base = np.array(rows["sk10"])
-            for fitter, values in rows.items():
-                differences.setdefault(fitter, []).extend(map(tuple, np.array(values) - base))
-            shown = [
-                f"{np.nanmedian([v[0] for v in values]):.2f}"
-                + ("" if table.labels is None else f" ({np.nanmedian([v[1] for v in values]):.2f})")
-                for values in rows.values()
-            ]
-            medians.append(f"| {name} ({group}) | {' | '.join(shown)} |")
-        for fitter, values in differences.items():
-            if fitter == "sk10":
-                continue
+    groups = {"tuned": TUNED, "others": FRESH, "30 columns": WIDE}
+    loaded = {name: load() for tables in groups.values() for name, load in tables.items()}
+    rows = []
+    for split in range(splits):
+        for group, tables in groups.items():
+            for name in tables:
+                rows += halves(kept, group, name, loaded[name], split, mclust)
+    for group in (*groups, "all"):
+        own = [row for row in rows if group in ("all", row["group"])]
+        for fitter in fitters(mclust):
             cells = []
-            for column in np.array(values).T:
-                known = column[np.isfinite(column)]
-                for count in (np.sum(known < -CLEARLY), np.sum(known > CLEARLY)):
+            for gap in ("score_gap", "ari_gap"):
+                known = [r[gap] for r in own if r["fit"] == fitter and r[gap] is not None]
+                for count in (sum(x < -CLEARLY for x in known), sum(x > CLEARLY for x in known)):
                     cells.append(
                         f"{count} of {len(known)} ({100 * count / max(len(known), 1):.0f} %)"
                     )
-            print(f"| {group} | {fitter} | {' | '.join(cells)} |", flush=True)
-    names = list(fitters(mclust))
+            if fitter != "sk10":
+                print(f"| {group} | {fitter} | {' | '.join(cells)} |", flush=True)
     print("\nMedians over the splits: nats a row (ARI).\n")
-    print(f"| table | {' | '.join(names)} |")
-    print("| --- |" + " ---: |" * len(names))
-    print("\n".join(medians), flush=True)
+    print(f"| table | {' | '.join(fitters(mclust))} |")
+    print("| --- |" + " ---: |" * len(fitters(mclust)))
+    for name in loaded:
+        cells = []
+        for fitter in fitters(mclust):
+            own = [row for row in rows if (row["table"], row["fit"]) == (name, fitter)]
+            score, ari = (
+                np.median([row[part] for row in own if row[part] is not None] or [np.nan])
+                for part in ("score", "ari")
+            )
+            cells.append(f"{score:.2f}" + (f" ({ari:.2f})" if np.isfinite(ari) else ""))
+        print(f"| {name} | {' | '.join(cells)} |")
 
 
-def halves(table: Table, split: int, mclust: bool) -> dict[str, tuple[float, float]]:
+def halves(kept: Kept, group: str, name: str, table: Table, split: int, mclust: bool) -> list[dict]:
+    """Rows of one split, each with what it is better than sk10's."""
     order = np.random.default_rng(split).permutation(len(table.X))
     train, test = np.split(order, [len(order) // 2])
-    result = {}
-    for name, make in fitters(mclust).items():
+
+    def measured(make: Callable) -> dict[str, object]:
+        begin = time.process_time()
         try:
             fit = make(table.m, split).fit(table.X[train])
         except (subprocess.CalledProcessError, ValueError):
-            result[name] = (np.nan, np.nan)
-            continue
-        score, ari = fit.score(table.X[test]), np.nan
+            return {"score": None, "ari": None, "seconds": None}
+        seconds, ari = time.process_time() - begin, None
         if table.labels is not None:
             ari = adjusted_rand_score(table.labels[test], fit.predict(table.X[test]))
-        result[name] = (score, ari)
-    return result
+            ari = round(float(ari), 4)
+        found = {"score": round(float(fit.score(table.X[test])), 4), "ari": ari}
+        for strength in ("prior_strength_", "diagonal_strength_"):
+            if hasattr(fit, strength):
+                found[strength[:-1]] = getattr(fit, strength)
+        return found | {"seconds": round(seconds, 3)}
+
+    makers, rows = fitters(mclust), {}
+    for fitter in ("sk10", *(name for name in makers if name != "sk10")):
+        key = {"part": "held-out", "group": group, "table": name, "split": split, "fit": fitter}
+
+        def against(fitter: str = fitter) -> dict[str, object]:
+            own = measured(makers[fitter])
+            gaps = {}
+            for part in ("score", "ari"):
+                base = own[part] if fitter == "sk10" else rows["sk10"][part]
+                known = own[part] is not None and base is not None
+                gaps[f"{part}_gap"] = round(own[part] - base, 4) if known else None
+            return own | gaps
+
+        rows[fitter] = kept.row(key, against)
+    return list(rows.values())
 
 
-def whole_tables(seeds: int, mclust: bool) -> None:
+def whole_tables(kept: Kept, seeds: int, mclust: bool) -> None:
     print("\n## Whole tables with known groups\n")
     print(f"ARI with the known groups for {seeds} random states (one figure where all agree).\n")
-    names = ["momentmix", "prior=cv", "prior=None", "sk10", *(["mclust"] if mclust else [])]
+    names = list(fitters(mclust))
     print(f"| table | {' | '.join(names)} |")
     print("| --- |" + " --- |" * len(names), flush=True)
-    for name in ("wine", "iris", "penguins", "crabs", "olive"):
-        table = TUNED[name]()
+    wide = WIDE if seeds > 1 else ()
+    for name in ("wine", "iris", "penguins", "crabs", "olive", *wide):
+        table = (TUNED | WIDE)[name]()
         cells = []
         for fitter in names:
             make = fitters(mclust)[fitter]
             found = []
             for seed in range(1 if fitter == "mclust" else seeds):
-                labels = make(table.m, seed).fit(table.X).predict(table.X)
-                found.append(f"{adjusted_rand_score(table.labels, labels):.2f}")
+                key = {"part": "whole", "table": name, "seed": seed, "fit": fitter}
+
+                def ari(make: Callable = make, table: Table = table, seed: int = seed) -> dict:
+                    labels = make(table.m, seed).fit(table.X).predict(table.X)
+                    return {"ari": round(float(adjusted_rand_score(table.labels, labels)), 4)}
+
+                found.append(f"{kept.row(key, ari)['ari']:.2f}")
             cells.append(found[0] if len(set(found)) == 1 else ", ".join(found))
         print(f"| {name} | {' | '.join(cells)} |", flush=True)
 
@@ -203,7 +246,7 @@ def is_collapsed(X: np.ndarray, fit: object) -> bool:
     return bool(np.any(thin) or np.any(Full.on_floor(scaled.covariances, 1e-5)))
 
 
-def collapsed() -> None:
+def collapsed(kept: Kept) -> None:
     print("\n## Collapsed components\n")
     print(
         "Fits of 16 tables with 2, 3 and 4 components in which a component has a variance below\n"
@@ -220,14 +263,22 @@ def collapsed() -> None:
     print("| --- | ---: | ---: | ---: |", flush=True)
     for name, make in makers.items():
         either = flat = warned = 0
-        for table in loaded:
+        for i, table in enumerate(loaded):
             for m in (2, 3, 4):
-                fit = make(m, 0).fit(table.X)
-                either += is_collapsed(table.X, fit)
-                frame = Frame.of_samples(Full, table.X, None)
-                scaled = frame.forward(Parameters(fit.weights_, fit.means_, fit.covariances_))
-                flat += bool(np.any(Full.on_floor(scaled.covariances, 1e-5)))
-                warned += len(getattr(fit, "collapsed_", ())) > 0
+
+                def found(X: np.ndarray = table.X, m: int = m, make: Callable = make) -> dict:
+                    fit = make(m, 0).fit(X)
+                    frame = Frame.of_samples(Full, X, None)
+                    scaled = frame.forward(Parameters(fit.weights_, fit.means_, fit.covariances_))
+                    return {
+                        "either": is_collapsed(X, fit),
+                        "flat": bool(np.any(Full.on_floor(scaled.covariances, 1e-5))),
+                        "warned": len(getattr(fit, "collapsed_", ())) > 0,
+                    }
+
+                row = kept.row({"part": "collapsed", "table": i, "m": m, "fit": name}, found)
+                either, flat = either + row["either"], flat + row["flat"]
+                warned += row["warned"]
         shown = f"{warned}" if name != "sk10" else "—"
         count = 3 * len(loaded)
         print(f"| {name} | {either} of {count} | {flat} of {count} | {shown} |", flush=True)
@@ -256,7 +307,7 @@ def mean_error(means: np.ndarray, truth: Mixture) -> float:
     return float(np.sqrt(np.mean(np.sum((truth.means[i] - means[j]) ** 2, axis=1))))
 
 
-def simulations(repeats: int) -> None:
+def simulations(kept: Kept, repeats: int) -> None:
     print("\n## Simulations: n=10, m=5, full\n")
     print(
         f"Medians over {repeats} data sets: nats a row that 20,000 new rows lose against the\n"
@@ -271,18 +322,26 @@ def simulations(repeats: int) -> None:
         for separation in (2.0, 3.0, 4.0):
             values = []
             for seed in range(repeats):
-                truth = simulated(10, 5, separation, seed)
-                X, _ = truth.sample(p, seed + 100)
-                new, _ = truth.sample(20_000, seed + 200)
-                best = np.mean(truth.log_prob(new))
-                a, b = ours(5, seed).fit(X), sk10(5, seed).fit(X)
-                c = from_truth(truth, X)
-                losses = best - np.array([a.score(new), np.mean(c.log_prob(new)), b.score(new)])
-                errors = [mean_error(f, truth) for f in (a.means_, c.means, b.means_)]
-                values.append([*losses, *errors])
+                key = {"part": "simulations", "rows": p, "separation": separation, "seed": seed}
+                row = kept.row(key, lambda p=p, s=separation, seed=seed: one_simulation(p, s, seed))
+                values.append([row[name] for name in SIMULATED])
             middle = np.median(values, axis=0)
             row = " | ".join(f"{v:.3f}" for v in middle)
             print(f"| {p} | {separation:g} | {row} | {middle[3] / middle[5]:.2f} |", flush=True)
+
+
+SIMULATED = ("loss", "loss_from_truth", "loss_sk10", "error", "error_from_truth", "error_sk10")
+
+
+def one_simulation(p: int, separation: float, seed: int) -> dict[str, object]:
+    truth = simulated(10, 5, separation, seed)
+    X, _ = truth.sample(p, seed + 100)
+    new, _ = truth.sample(20_000, seed + 200)
+    best = np.mean(truth.log_prob(new))
+    a, b, c = ours(5, seed).fit(X), sk10(5, seed).fit(X), from_truth(truth, X)
+    losses = best - np.array([a.score(new), np.mean(c.log_prob(new)), b.score(new)])
+    errors = [mean_error(f, truth) for f in (a.means_, c.means, b.means_)]
+    return {name: round(float(x), 4) for name, x in zip(SIMULATED, [*losses, *errors], strict=True)}
 
 
 def paper(seeds: range) -> None:
@@ -503,16 +562,22 @@ def ablation(seeds: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="*", help="some of the parts; all if none is named")
+    parser.add_argument("--again", action="store_true", help="measure anew what is there")
+    parser.add_argument("--seconds", type=float, help="end after so many; run it again to go on")
     parser.add_argument("--quick", action="store_true", help="one small part of each")
+    parser.add_argument("--fits", default="", help="of held-out and whole: some, with commas; sk10")
     arguments = parser.parse_args()
+    FITS.extend(name for name in arguments.fits.split(",") if name)
     warnings.simplefilter("ignore")
     print(machine())
     quick, mclust = arguments.quick, has_mclust()
+    path = None if quick else FOLDER / "default.json"
+    kept = Kept(path, arguments.seconds, arguments.again)
     parts: dict[str, Callable[[], None]] = {
-        "held-out": lambda: held_out(1 if quick else 10, mclust),
-        "whole": lambda: whole_tables(1 if quick else 5, mclust),
-        "collapsed": collapsed,
-        "simulations": lambda: simulations(1 if quick else 7),
+        "held-out": lambda: held_out(kept, 1 if quick else 10, mclust),
+        "whole": lambda: whole_tables(kept, 1 if quick else 5, mclust),
+        "collapsed": lambda: collapsed(kept),
+        "simulations": lambda: simulations(kept, 1 if quick else 7),
         "paper": lambda: paper(range(1 if quick else 10)),
         "hard": lambda: hard(1 if quick else 5),
         "times": lambda: times(1 if quick else 9),

@@ -1,8 +1,8 @@
 """Real tables with known groups, and without, for the benchmarks.
 
-``TUNED`` are those that settings of the search and the prior were chosen on; ``FRESH`` are those
-that were looked at only after everything had been settled. ``UNSEEN`` are those that no setting and
-no other benchmark has ever met.
+``TUNED`` are those that settings of the search and the prior were chosen on. No setting was chosen
+on ``FRESH`` and ``WIDE``, but the strengths that a prior learns were looked at on them. ``UNSEEN``
+are those that no setting has ever met.
 """
 
 from __future__ import annotations
@@ -88,6 +88,7 @@ FRESH = {
     "digits 0-3": lambda: _digits(4),
     "Davis": lambda: _frame("carData", "Davis", ["weight", "height"], ["sex"], None),
 }
+WIDE = {"breast cancer, 30 columns": lambda: _bundled(load_breast_cancer())}
 UNSEEN = {
     "body": lambda: _frame("openintro", "bdims", BONES, ["sex"], None),
     "Pima": lambda: _frame("MASS", "Pima.te", PIMA, ["type"], None),

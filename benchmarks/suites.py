@@ -20,19 +20,17 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 
 import argparse
-import inspect
-import json
 import resource
-import shlex
 import subprocess
 import sys
 import tempfile
 import warnings
 from collections.abc import Callable
-from datetime import date
+from contextlib import ExitStack
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
+from unittest import mock
 
 import numpy as np
 from scipy.special import xlogy
@@ -41,7 +39,7 @@ from sklearn.datasets import make_blobs, make_moons
 from sklearn.metrics import adjusted_rand_score
 
 from default import has_mclust, sk10
-from machine import machine
+from kept import Kept
 from momentmix import GaussianMixture, merge_components, select
 from ordinary import SUITES
 from real import FRESH, TUNED
@@ -126,8 +124,27 @@ def _chosen(rows: bytes, shape: tuple[int, int]) -> GaussianMixture:
 Method = Callable[[np.ndarray, int], np.ndarray]
 
 
-def ours(**settings: str) -> Method:
+def ours(**settings: object) -> Method:
     return lambda X, m: GaussianMixture(m, random_state=0, **settings).fit(X).predict(X)
+
+
+#: What ablations change: the second strength of the prior, which is then not learned, and the
+#: powers of densities and weights where clusters are sought.
+STRENGTHS = "momentmix.covariance.prior.LogNormalPrior.along"
+GAMMA = "momentmix.estimators.gaussian_mixture.SHARPNESS"
+RHO = "momentmix.rows.memory.RHO"
+
+
+def changed(parts: dict[str, object], **settings: object) -> Method:
+    """A fit with some parts of the package replaced."""
+
+    def labels(X: np.ndarray, m: int) -> np.ndarray:
+        with ExitStack() as stack:
+            for name, value in parts.items():
+                stack.enter_context(mock.patch(name, value))
+            return ours(**settings)(X, m)
+
+    return labels
 
 
 def merged(X: np.ndarray, m: int | str) -> np.ndarray:
@@ -192,11 +209,11 @@ def elbow(x: np.ndarray, y: np.ndarray) -> int:
 
 
 def methods() -> dict[str, Method]:
-    found: dict[str, Method] = {"default": ours()}
-    if "goal" in inspect.signature(GaussianMixture).parameters:
-        found["goal=clusters"] = ours(goal="clusters")
-    found |= {
+    found: dict[str, Method] = {
+        "default": ours(),
+        "goal=clusters": ours(goal="clusters"),
         "type auto": ours(covariance_type="auto"),
+        "goal=clusters and type auto": ours(covariance_type="auto", goal="clusters"),
         "sk1": lambda X, m: sk10(m, 0).set_params(n_init=1).fit(X).predict(X),
         "sk10": lambda X, m: sk10(m, 0).fit(X).predict(X),
         "k-means": lambda X, m: KMeans(m, n_init=10, random_state=0).fit(X).labels_,
@@ -212,20 +229,32 @@ def methods() -> dict[str, Method]:
         "entropy": merged_by(entropies_saved, False),
         "misclassified to m": merged_by(misclassified, True),
         "misclassified": merged_by(misclassified, False),
+        "first strength alone": changed({STRENGTHS: lambda prior, axes: prior}),
+        "first strength alone and n_init=10": changed(
+            {STRENGTHS: lambda prior, axes: prior}, n_init=10
+        ),
+        "customary strength": lambda X, m: ours(prior=3.0 * X.shape[1] - 1)(X, m),
+        "clusters with γ=2 and ρ=0.75": changed({GAMMA: 2.0, RHO: 0.75}, goal="clusters"),
+        "clusters with γ=1.25 and ρ=1": changed({RHO: 1.0}, goal="clusters"),
+        "clusters with γ=1.25 and ρ=0.75": changed({RHO: 0.75}, goal="clusters"),
     }
 
 
 #: Methods that are told the number of clusters, in the order of the tables; and those that are not.
-TOLD = ("default", "goal=clusters", "type auto", "BIC merged to m", "mclust", "sk10",
-        "sk1", "k-means")  # fmt: skip
+TOLD = ("default", "goal=clusters", "type auto", "goal=clusters and type auto", "BIC merged to m",
+        "mclust", "sk10", "sk1", "k-means")  # fmt: skip
 UNTOLD = ("BIC merged", "BIC", "HDBSCAN")
 #: Ways to merge the same components: to m clusters, and to a number of their own.
 TREES = ("BIC merged to m", "entropy to m", "misclassified to m", "BIC merged", "entropy",
          "misclassified")  # fmt: skip
+#: What each part is for: fits without it, told the number of clusters.
+PARTS = ("default", "first strength alone", "first strength alone and n_init=10",
+         "customary strength", "goal=clusters", "clusters with γ=2 and ρ=0.75",
+         "clusters with γ=1.25 and ρ=1", "clusters with γ=1.25 and ρ=0.75")  # fmt: skip
 
 
 def is_told(name: str) -> bool:
-    return name in TOLD or name.endswith(" to m")
+    return name in TOLD + PARTS or name.endswith(" to m")
 
 
 def cpu_seconds() -> float:
@@ -254,30 +283,8 @@ def measure(one: Set, name: str, method: Method) -> dict[str, object]:
     return {"ari": round(float(best), 4), "clusters": number, "seconds": round(seconds, 3)}
 
 
-def commit() -> str:
-    """Short, with a plus if the package differs from it."""
-
-    def git(*words: str) -> str:
-        asked = ["git", "-C", str(HERE.parent), *words]
-        return subprocess.run(asked, capture_output=True, text=True).stdout.strip()
-
-    return git("rev-parse", "--short", "HEAD") + "+" * bool(git("status", "--porcelain", "src"))
-
-
-def read() -> dict[str, list]:
-    if not RESULTS.exists():
-        return {"runs": [], "rows": []}
-    return json.loads(RESULTS.read_text(encoding="utf-8"))
-
-
-def write(results: dict[str, list]) -> None:
-    """One line a run and a row, so that changes can be read."""
-    lines = {key: ",\n".join(map(json.dumps, part)) for key, part in results.items()}
-    text = ",\n".join(f'"{key}": [\n{part}\n]' for key, part in lines.items())
-    RESULTS.parent.mkdir(exist_ok=True)
-    part = RESULTS.with_suffix(".part")
-    part.write_text(f"{{\n{text}\n}}\n", encoding="utf-8")
-    part.replace(RESULTS)
+def read() -> Kept:
+    return Kept(RESULTS)
 
 
 Rows = dict[tuple[str, str], dict[str, dict]]  # by battery and set, then by method
@@ -313,10 +320,12 @@ def table(rows: list[dict], names: tuple[str, ...], timed: bool = True) -> str:
     return "\n".join(lines if timed else [line[: line.rindex("|", 0, -1) + 1] for line in lines])
 
 
-def text_of(results: dict[str, list]) -> str:
-    runs, rows = results["runs"], results["rows"]
-    used = [runs[i] for i in sorted({row["run"] for row in rows})]
-    made = "; ".join(dict.fromkeys(f"{r['date']}, commit {r['commit']}" for r in used))
+def text_of(kept: Kept) -> str:
+    rows = kept.rows
+    made = "; ".join(
+        f"{run['date']}, commit {run['commit']} ({', '.join(sorted(names))})"
+        for run, names in kept.values_of("method")
+    )
     losses = [
         f"{name} ({each['BIC']['ari']:.2f} → {each['BIC merged']['ari']:.2f})"
         for (_, name), each in by_set(rows).items()
@@ -325,18 +334,20 @@ def text_of(results: dict[str, list]) -> str:
     ]
     lost = f"Merging loses more than 0.02 on {', '.join(losses) or 'no set'}."
     return (
-        f"\n{used[-1]['machine'] if used else machine()}; {made}.\n\n"
+        f"\n{kept.run['machine'] if kept.path is None else kept.used()[-1]['machine']}; {made}.\n\n"
         f"Told the reference number of clusters:\n\n{table(rows, TOLD)}\n\n"
         f"Not told:\n\n{table(rows, UNTOLD)}\n\n{lost}\n\n"
         "Other ways to merge the components that BIC chooses:\n\n"
         f"{table(rows, TREES, timed=False)}\n\n"
+        "Fits without some of their parts, or with other constants, told the number:\n\n"
+        f"{table(rows, PARTS)}\n\n"
     )
 
 
-def draw(results: dict[str, list]) -> None:
+def draw(kept: Kept) -> None:
     page = README.read_text(encoding="utf-8")
     before, rest = page.split(BEGIN)
-    README.write_text(before + BEGIN + "\n" + text_of(results) + END + rest.split(END)[1])
+    README.write_text(before + BEGIN + "\n" + text_of(kept) + END + rest.split(END)[1])
     subprocess.run([sys.executable, HERE.parent / "tools" / "figures.py"], check=True)
 
 
@@ -347,6 +358,7 @@ def main() -> None:
     parser.add_argument("--sets", **listed)
     parser.add_argument("--methods", **listed)
     parser.add_argument("--again", action="store_true", help="measure anew what is there")
+    parser.add_argument("--seconds", type=float, help="end after so many; run it again to go on")
     parser.add_argument("--quick", action="store_true", help="two small sets; nothing is kept")
     asked = parser.parse_args()
     some = methods()
@@ -357,29 +369,23 @@ def main() -> None:
         sys.exit(
             f"there are no such sets in {SUITES}: set MOMENTMIX_SUITES to the folder of clusters/"
         )
-    results = {"runs": [], "rows": []} if asked.quick else read()
-    run = {"commit": commit(), "date": str(date.today()), "machine": machine(),
-           "command": shlex.join(["python", "benchmarks/suites.py", *sys.argv[1:]])}  # fmt: skip
-    if results["runs"] == [] or results["runs"][-1] != run:
-        results["runs"].append(run)
-    for one in sorted(chosen_sets, key=lambda one: one.X.size):
-        there = by_set(results["rows"]).get((one.battery, one.name), {})
-        for name, method in some.items():
-            if name in there and not asked.again:
-                continue
-            key = {"battery": one.battery, "set": one.name, "method": name}
-            row = {"run": len(results["runs"]) - 1} | key | measure(one, name, method)
-            if name.startswith("BIC ") and "BIC" in there:  # whose fit it goes on from
-                row["seconds"] = round(row["seconds"] + there["BIC"]["seconds"], 3)
-            there[name] = row
-            print(*key.values(), row["ari"], row["clusters"], row["seconds"], flush=True)
-            results["rows"] = [r for r in results["rows"] if not key.items() <= r.items()] + [row]
-            if not asked.quick:
-                write(results)
-    if asked.quick:
-        print(text_of(results))
-    else:
-        draw(results)
+    kept = Kept(None if asked.quick else RESULTS, asked.seconds, asked.again)
+    try:
+        for one in sorted(chosen_sets, key=lambda one: one.X.size):
+            for name in some:
+                key = {"battery": one.battery, "set": one.name, "method": name}
+                row = kept.row(key, lambda n=name, s=one: measured(kept, s, n, some[n]))
+                print(*key.values(), row["ari"], row["clusters"], row["seconds"], flush=True)
+    finally:
+        print(text_of(kept)) if asked.quick else draw(kept)
+
+
+def measured(kept: Kept, one: Set, name: str, method: Method) -> dict[str, object]:
+    """A row; what goes on from the fit that BIC chose takes its time too."""
+    row, there = measure(one, name, method), by_set(kept.rows).get((one.battery, one.name), {})
+    if name.startswith("BIC ") and "BIC" in there:
+        row["seconds"] = round(row["seconds"] + there["BIC"]["seconds"], 3)
+    return row
 
 
 if __name__ == "__main__":

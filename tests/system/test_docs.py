@@ -179,7 +179,7 @@ def documented(cls, section):
 
 #: What fits set besides, and no text tells: parameters again, and what is always 0 or empty.
 GIVEN = {"n_features_in_", "n_components_", "covariance_type_"}
-NOTHING = {"prior_strength_", "outlier_share_", "collapsed_"}
+NOTHING = {"prior_strength_", "diagonal_strength_", "outlier_share_", "collapsed_"}
 
 
 @pytest.mark.parametrize(
