@@ -42,11 +42,10 @@ OURS = {
     "uniform": {"outliers": "uniform"},
     "at most 0.1": {"outliers": 0.1},
     "moments": {"outliers": None},
-    "moments, auto": {"outliers": "auto"},
 }
 METHODS = (*OURS, "scikit-learn", "mclust")
 #: Pure moments take longest, so they are fitted to the first few data sets of these cells.
-PURE, PURE_CELLS = {"moments": 1, "moments, auto": 3}, [(2, 3), (2, 5), (5, 3), (10, 3)]
+PURE, PURE_CELLS = {"moments": 1}, [(2, 3), (2, 5), (5, 3), (10, 3)]
 #: What counts as near to the fit without outliers, and for pure moments as near to their own.
 NEAR, PURE_NEAR = 1.2, 2.5
 #: What of these shares is aimed at together.
@@ -197,10 +196,9 @@ def main(folder: Path, quick: bool) -> str:
     text = (
         f"{ROWS:,} rows of mixtures of 3 and 5 components in 2, 5 and 10 features, with "
         f"{DATA_SETS} data sets of each setting. `none`, `auto`, `uniform` and `at most 0.1` are "
-        "settings of `outliers`; `moments` and `moments, auto` are fits without a likelihood "
-        "(`MomentMixture`), to the first data set of a setting and to the first "
-        f"{PURE['moments, auto']} of them (with 5 components only in 2 features); `moments` has "
-        "one start wherever data are not clean; scikit-learn is "
+        "settings of `outliers`; `moments` are fits without a likelihood (`MomentMixture`) to the "
+        "first data set of a setting (with 5 components only in 2 features), from one start "
+        "wherever data are not clean; scikit-learn is "
         "`GaussianMixture(n_init=10)`; mclust has a noise component, and the 5 % of rows that are "
         "farthest from their tenth neighbour as its first guess. "
         + ("" if there else "There was no R with mclust here, so its column is empty. ")

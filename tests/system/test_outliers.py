@@ -11,7 +11,7 @@ from scipy.stats import beta, multivariate_normal
 
 import momentmix
 from likelihoods import observed_likelihood, row_likelihood
-from momentmix import GaussianMixture, Mixture, MomentMixture, MomentTensors, select
+from momentmix import GaussianMixture, Mixture, MomentMixture, select
 from momentmix.covariance import covariance_type
 from momentmix.distributions.mixture import Background
 from momentmix.fit import Parameters
@@ -399,17 +399,6 @@ def test_marginals_and_conditionals_keep_the_background(fitted):
     np.testing.assert_allclose(given.log_prob(point[:, 1:]), joint, rtol=1e-9)
 
 
-def test_moments_are_matched_without_outliers_too(spoilt):
-    X, _ = spoilt
-    fit = MomentMixture(3, covariance_type="tied", outliers="auto", random_state=0)
-    fit.fit(X)
-    assert error_of_means(fit) < 0.4
-    assert 0.01 < fit.outlier_share_ < 0.2
-    assert set(fit.predict(X)) == {0, 1, 2}  # moments do not tell which they are
-    with pytest.raises(ValueError, match="no standard errors"):
-        fit.standard_errors(X)
-
-
 # What is refused
 
 
@@ -419,12 +408,9 @@ def test_bad_settings_are_refused(outliers, spoilt):
         GaussianMixture(3, outliers=outliers).fit(spoilt[0])
 
 
-def test_moments_alone_have_no_outliers(spoilt):
-    fit = MomentMixture(3, outliers="auto")
-    with pytest.raises(ValueError, match="rows in memory"):
-        fit.fit_moments(MomentTensors.from_samples(spoilt[0], 4))
-    with pytest.raises(ValueError, match="rows in memory"):
-        fit.partial_fit(spoilt[0])
+def test_fits_of_moments_have_no_outliers():
+    with pytest.raises(TypeError, match=r"outliers.*GaussianMixture"):
+        MomentMixture(3, outliers="auto")
 
 
 def test_scoring_from_moments_of_all_rows_is_refused(spoilt):

@@ -122,13 +122,16 @@ def estimator_of(number: int, settings: Settings, verbose: int = 0) -> Estimator
             raise ValueError(
                 "--goal is for fits of the likelihood; moments are matched as they are"
             )
+        if outliers is not None:
+            raise ValueError(
+                "--outliers is for fits of the likelihood; moments do not tell one row from another"
+            )
         if settings["tol"] != TOL:
             raise ValueError("--tol is for fits of the likelihood; fits of moments have their own")
         fit = mm.MomentMixture(
             number,
             covariance_type=covariance_type,
             order="auto" if settings["order"] is None else settings["order"],
-            outliers=outliers,  # type: ignore[arg-type]  # "uniform" is refused below
         )
     else:
         if settings["order"] is not None:
@@ -569,13 +572,12 @@ def fit(
     with in_terms_of_options():
         estimator_of(1 if asked.number is None else asked.number, settings)
     if of_moments:
-        method_given, odd = settings["method"], settings["outliers"]
+        method_given = settings["method"]
         _refuse(
             {
                 "give one file of moments alone; its columns are chosen already": len(files) > 1
                 or tables != TableOptions(),
                 "--errors needs the rows; moments have no errors of their own": errors is not None,
-                "--outliers needs the rows; moments do not tell one from another": odd is not None,
                 f"--method {method_given} needs the rows; moments have no likelihood": method_given
                 != "moments",
                 "--in-blocks and --in-memory are for rows; moments have none": in_blocks

@@ -309,7 +309,7 @@ def _errors(problem: Problem, plan: Plan, parameters: Parameters, kind: Informat
     moments = problem.moments(plan)
     if not isinstance(moments, MixtureMoments):
         raise NoStandardErrors(
-            "fits of moments alone have no standard errors for signals or with outliers; fit the "
-            "likelihood of the rows"
+            "fits of moments alone have no standard errors for signals; fit the likelihood of "
+            "the rows"
         )
     return moment_errors(moments, parameters, problem.count)

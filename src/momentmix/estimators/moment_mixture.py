@@ -27,16 +27,13 @@ from momentmix.estimators.predictions import OutlierAnswers
 from momentmix.fit import Fit
 from momentmix.fitting.plan import (
     LEAST_VARIANCE,
-    MOST_OUTLIERS,
     Plan,
     Sizes,
     count_of_starts,
     given_start,
     last_start,
-    plan_outliers,
 )
 from momentmix.fitting.problem import Problem
-from momentmix.fitting.windowed import windowed_problem
 from momentmix.matching.model import (
     ESTIMATE_TOL,
     INITS,
@@ -346,10 +343,6 @@ class MomentMixture(OutlierAnswers, MomentEstimator):
     precisions_init : array, optional
         The inverses of ``covariances_init``, in the same shape, as scikit-learn takes them. Give
         one of the two.
-    outliers : {"auto", None} or float, default=None
-        Whether some rows may belong to no component. If so, distant rows are down-weighted, and the
-        bias this causes is corrected. The fit then estimates the share of outliers, but has no
-        background to tell which they are. A number is the largest share; "auto" is 0.5.
     random_state : int, RandomState or None, default=None
         The seed of the random starts. A number makes fits repeatable.
     warm_start : bool, default=False
@@ -391,8 +384,6 @@ class MomentMixture(OutlierAnswers, MomentEstimator):
     collapsed_ : ndarray of int
         The components that rest on too few rows, or whose width in some direction these moments do
         not tell. There is a warning about them.
-    outlier_share_ : float
-        The share of the rows that belong to no component; 0 without ``outliers``.
     moments_ : MomentTensors
         After ``partial_fit``: the moments of all batches.
 
@@ -446,7 +437,6 @@ class MomentMixture(OutlierAnswers, MomentEstimator):
     means_init: ArrayLike | None = None
     covariances_init: ArrayLike | None = None
     precisions_init: ArrayLike | None = None
-    outliers: float | Literal["auto"] | None = None
     random_state: object = None
     warm_start: bool = False
     verbose: int = 0
@@ -461,7 +451,6 @@ class MomentMixture(OutlierAnswers, MomentEstimator):
         "weighting": [StrOptions({"auto", "orders", "optimal"})],
         "init": [StrOptions({*INITS})],
         "moments": [StrOptions({"auto", "tensors", "samples"})],
-        "outliers": [Interval(Real, 0, MOST_OUTLIERS, closed="both"), StrOptions({"auto"}), None],
     }
     _instead: ClassVar[dict[str, str]] = {
         "polish": "it fits moments alone; GaussianMixture fits likelihoods, and its "
@@ -470,6 +459,7 @@ class MomentMixture(OutlierAnswers, MomentEstimator):
         "tol": _OF_LIKELIHOODS,
         "prior": _OF_LIKELIHOODS,
         "method": _OF_LIKELIHOODS,
+        "outliers": _OF_LIKELIHOODS,
         "verbose_interval": _OF_LIKELIHOODS,
     }
 
@@ -486,21 +476,11 @@ class MomentMixture(OutlierAnswers, MomentEstimator):
     def _reads_once(self) -> bool:
         return True
 
-    @property
-    def _needs_memory(self) -> bool:
-        return self.outliers is not None
-
     def _order(self, sizes: Sizes) -> int:
-        plan_outliers(self.outliers, sizes.place)  # refuses outliers, which need rows in memory
         return moment_order(self, sizes)
 
     def _plan(self, sizes: Sizes) -> Plan:
         return plan_moments(self, sizes, self._previous_solution())
-
-    def _problem(self, data: Data, plan: Plan) -> Problem:
-        if plan.outliers is not None:
-            return windowed_problem(data, plan, plan.outliers.most)
-        return super()._problem(data, plan)
 
     def _n_parameters(self) -> int:
         return parameter_count(self.mixture_.atoms.covariance.kind, *self.means_.shape)
@@ -523,7 +503,7 @@ def moment_order(s: MomentMixture, sizes: Sizes) -> int:
 def plan_moments(s: MomentMixture, sizes: Sizes, last: Mixture | None) -> Plan:
     """The plan of MomentMixture: moments are matched as well as they can be."""
     kind, m, n = covariance_type(s.covariance_type), int(s.n_components), sizes.n
-    outliers, order = plan_outliers(s.outliers, sizes.place), moment_order(s, sizes)
+    order = moment_order(s, sizes)
     explicit = is_explicit(kind, m, n, order) and (
         s.moments != "samples" or sizes.order is not None
     )
@@ -569,7 +549,6 @@ def plan_moments(s: MomentMixture, sizes: Sizes, last: Mixture | None) -> Plan:
         matching=model,
         n_init=count_of_starts(s.n_init),
         polish=False,
-        outliers=outliers,
         floor=floor,
         tol=ESTIMATE_TOL,
         max_iter=int(s.max_iter),

@@ -412,16 +412,8 @@ def _row_frame(data: RowData, plan: Plan) -> tuple[Frame, Crowding | None]:
     """
     if plan.outliers is None or plan.at_the_origin:
         return _frame(data, plan), None
-    return frame_without_outliers(data, plan.kind)
-
-
-def frame_without_outliers(data: RowData, kind: Kind) -> tuple[Frame, Crowding]:
-    """Coordinates that centre and scale the rows with neighbours, wherever the other rows lie.
-
-    The second result says which rows these are.
-    """
-    crowding = Crowding.of(data.filled(kind), data.counts)
-    return data.take(crowding.in_a_crowd()).frame(kind), crowding
+    crowding = Crowding.of(data.filled(plan.kind), data.counts)
+    return data.take(crowding.in_a_crowd()).frame(plan.kind), crowding
 
 
 def _moments(

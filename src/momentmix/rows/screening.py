@@ -186,7 +186,8 @@ def warn_of_dominance(X: np.ndarray, weights: np.ndarray | None) -> None:
         are = "row, the farthest, makes" if found.rows == 1 else "rows, the farthest, make"
         warn_user(
             f"{found.rows} of {len(X)} {are} up {100 * found.share:.1f} % of the fourth moments "
-            "and would dominate a fit of moments: look at these rows, or fit with outliers='auto'",
+            "and would dominate a fit of moments: look at these rows, or use "
+            "GaussianMixture(outliers='auto')",
             OutlierWarning,
         )
 
