@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy.stats import lognorm, norm
 from sklearn.exceptions import SkipTestWarning
@@ -129,6 +129,7 @@ def test_units_are_in_the_names():
     st.sampled_from([1, 25, 0.01, 0.5, 0.125]),
     st.lists(st.integers(-400, 400), min_size=2, max_size=30, unique=True),
 )
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # both are absolute times
 def test_the_grid_of_a_column_is_found(step, places):
     values = np.round(np.array(places) * step, 6)
     found = grid_step(values)
