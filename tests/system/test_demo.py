@@ -57,6 +57,15 @@ def test_fit_benchmark_runs_in_its_quick_form():
     assert ours < lbfgs / 10
 
 
+def test_small_fits_take_no_more_time_than_they_did():
+    """Twice their processor time over ten restarts of scikit-learn's EM is a slip of ours."""
+    command = [sys.executable, str(ROOT / "benchmarks" / "waiting.py"), "--quick"]
+    out = subprocess.run(command, capture_output=True, text=True, check=True, env=ONE_THREAD).stdout
+    ratios = {line.split(",")[0][8:]: float(line[:6]) for line in out.splitlines()[1:]}
+    assert ratios["default fit of iris"] < 1.8  # 0.7 to 0.9
+    assert ratios["default fit of wine"] < 6.5  # 2.7 to 3.6
+
+
 def test_default_benchmark_runs_in_its_quick_form():
     """Whole tables with known groups: the default is at least as good as ten restarts of EM."""
     command = [sys.executable, str(ROOT / "benchmarks" / "default.py"), "--quick"]
