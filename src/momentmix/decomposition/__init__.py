@@ -1,4 +1,3 @@
 """Symmetric CP decompositions of moments (§5 of Pereira–Kileel–Kolda)."""
 
-from momentmix.decomposition.symmetric_cp import SymmetricCP as SymmetricCP
 from momentmix.decomposition.symmetric_cp import symmetric_cp as symmetric_cp

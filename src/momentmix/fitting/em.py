@@ -60,11 +60,6 @@ class Target:
         """The strengths of the prior, in rows; 0 if there is none."""
         return Strengths() if self.prior is None else self.prior.strengths
 
-    @property
-    def most_outliers(self) -> float:
-        """The largest share of rows that may belong to no component."""
-        return 0.0 if self.box is None else self.box.most
-
     def penalties(
         self, covariances: np.ndarray, groups: int = 1
     ) -> tuple[np.ndarray | float, Pull | None]:

@@ -3,9 +3,7 @@
 from momentmix.goodness.comparison import Distribution as Distribution
 from momentmix.goodness.comparison import Match as Match
 from momentmix.goodness.comparison import comparable_order as comparable_order
-from momentmix.goodness.comparison import compare as compare
 from momentmix.goodness.comparison import moment_match as moment_match
-from momentmix.goodness.drifts import drift as drift
 from momentmix.goodness.residuals import moment_test as moment_test
 from momentmix.goodness.results import LEVEL as LEVEL
 from momentmix.goodness.results import Comparison as Comparison

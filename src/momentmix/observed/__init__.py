@@ -12,4 +12,3 @@ from momentmix.observed.completed import noise_of_rows as noise_of_rows
 from momentmix.observed.noisy import noise_of_errors as noise_of_errors
 from momentmix.observed.part import Evaluated as Evaluated
 from momentmix.observed.part import Gaussians as Gaussians
-from momentmix.observed.part import Part as Part

@@ -22,4 +22,3 @@ from momentmix.plotting.mixtures import plot_density as plot_density
 from momentmix.plotting.mixtures import plot_ellipses as plot_ellipses
 from momentmix.plotting.mixtures import plot_marginal as plot_marginal
 from momentmix.plotting.mixtures import plot_pairs as plot_pairs
-from momentmix.summary.components import telling_features as telling_features
