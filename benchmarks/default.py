@@ -61,7 +61,8 @@ def sk1(m: int, seed: int, kind: str = "full") -> sklearn.mixture.GaussianMixtur
 MCLUST = """
 suppressMessages(library(mclust)); a <- commandArgs(TRUE)
 X <- as.matrix(read.csv(a[1], header = FALSE)); n <- ncol(X); m <- as.integer(a[3])
-f <- try(Mclust(X, G = m, modelNames = if (n == 1) "V" else "VVV", verbose = FALSE), silent = TRUE)
+names <- if (a[4] == "all") NULL else if (n == 1) "V" else a[4]
+f <- try(Mclust(X, G = m, modelNames = names, verbose = FALSE), silent = TRUE)
 if (inherits(f, "try-error") || is.null(f)) quit(status = 3)
 p <- f$parameters
 S <- if (n == 1) array(p$variance$sigmasq, c(1, 1, m)) else p$variance$sigma
@@ -71,10 +72,10 @@ write.table(rbind(p$pro, matrix(p$mean, n), matrix(S, n * n)), a[2], sep = ",", 
 
 
 class Mclust:
-    """mclust's unconstrained model, as a fitted mixture; it fails on some tables."""
+    """A model of mclust as a fitted mixture, or its best by BIC; it fails on some tables."""
 
-    def __init__(self, m: int) -> None:
-        self.m = m
+    def __init__(self, m: int, shape: str = "VVV") -> None:
+        self.m, self.shape = m, shape
 
     def fit(self, X: np.ndarray) -> Mclust:
         n = X.shape[1]
@@ -82,9 +83,8 @@ class Mclust:
             code, rows, out = (Path(folder) / name for name in ("m.R", "x.csv", "y.csv"))
             code.write_text(MCLUST)
             np.savetxt(rows, X, delimiter=",")
-            subprocess.run(
-                ["Rscript", code, rows, out, str(self.m)], check=True, capture_output=True
-            )
+            call = ["Rscript", code, rows, out, str(self.m), self.shape]
+            subprocess.run(call, check=True, capture_output=True)
             table = np.loadtxt(out, delimiter=",", ndmin=2)
         covariances = table[1 + n :].T.reshape(self.m, n, n)
         self.mixture = Mixture(table[0] / table[0].sum(), table[1 : 1 + n].T, covariances)

@@ -23,11 +23,11 @@ import argparse
 import resource
 import subprocess
 import sys
-import tempfile
 import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import lru_cache
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 from unittest import mock
@@ -38,9 +38,10 @@ from sklearn.cluster import HDBSCAN, KMeans
 from sklearn.datasets import make_blobs, make_moons
 from sklearn.metrics import adjusted_rand_score
 
-from default import has_mclust, sk10
+from default import Mclust, has_mclust, sk10
 from kept import Kept
 from momentmix import GaussianMixture, merge_components, select
+from momentmix.covariance import COVARIANCE_TYPES, SHAPE_NAMES
 from ordinary import SUITES
 from real import FRESH, TUNED
 
@@ -52,20 +53,13 @@ MOST, FEWER, MANY_COLUMNS = 40, 10, 10
 #: Worse or better than sk10: by so much of the ARI.
 CLEARLY = 0.05
 
-MCLUST = """
-suppressMessages(library(mclust)); a <- commandArgs(TRUE)
-X <- as.matrix(read.csv(a[1], header = FALSE))
-f <- Mclust(X, G = as.integer(a[3]), verbose = FALSE)
-if (is.null(f)) quit(status = 3)
-write.table(f$classification, a[2], row.names = FALSE, col.names = FALSE)
-"""
-
 
 class Set(NamedTuple):
     battery: str
     name: str
     X: np.ndarray
-    labellings: list[np.ndarray]  # 0 is noise
+    labellings: list[np.ndarray]  # 0 is noise; there may be none
+    m: int = 0  # components to fit, if there are no labels
 
 
 def number_of(labels: np.ndarray) -> int:
@@ -84,8 +78,8 @@ def sets(batteries: list[str] | None, names: list[str] | None) -> list[Set]:
     if found or batteries is not None:
         for name, load in (TUNED | FRESH).items():
             if (batteries is None or "tables" in batteries) and (names is None or name in names):
-                X, _, labels = load()
-                found += [] if labels is None else [Set("tables", name, X, [labels + 1])]
+                X, m, labels = load()
+                found.append(Set("tables", name, X, [] if labels is None else [labels + 1], m))
     return found
 
 
@@ -96,16 +90,6 @@ def generated() -> list[Set]:
         Set("made", "moons", moons[0], [moons[1] + 1]),
         Set("made", "balls", balls[0], [balls[1] + 1]),
     ]
-
-
-def mclust(X: np.ndarray, m: int) -> np.ndarray:
-    """mclust's best of its fourteen shapes by BIC, which is its default."""
-    with tempfile.TemporaryDirectory() as folder:
-        code, rows, out = (Path(folder) / name for name in ("m.R", "x.csv", "y.csv"))
-        code.write_text(MCLUST)
-        np.savetxt(rows, X, delimiter=",")
-        subprocess.run(["Rscript", code, rows, out, str(m)], check=True, capture_output=True)
-        return np.loadtxt(out).astype(int)
 
 
 def chosen(X: np.ndarray) -> GaussianMixture:
@@ -219,7 +203,7 @@ def methods() -> dict[str, Method]:
         "k-means": lambda X, m: KMeans(m, n_init=10, random_state=0).fit(X).labels_,
     }
     if has_mclust():
-        found["mclust"] = mclust
+        found["mclust"] = lambda X, m: Mclust(m, "all").fit(X).predict(X)
     return found | {
         "BIC": lambda X, m: chosen(X).predict(X),
         "BIC merged to m": merged,
@@ -281,6 +265,89 @@ def measure(one: Set, name: str, method: Method) -> dict[str, object]:
             return {"ari": None, "clusters": None, "seconds": None, "error": type(error).__name__}
     seconds = cpu_seconds() - begin
     return {"ari": round(float(best), 4), "clusters": number, "seconds": round(seconds, 3)}
+
+
+#: What is compared on halves of the rows, for m components; mclust only if it is there.
+FITTERS: dict[str, Callable[[int], object]] = {
+    "type auto": lambda m: GaussianMixture(m, covariance_type="auto", random_state=0),
+    "all shapes": lambda m: AllShapes(m),
+    "sk10": lambda m: sk10(m, 0),
+    "mclust": lambda m: Mclust(m, "all"),
+}
+
+
+class AllShapes:
+    """The best by BIC of the types that "auto" compares and mclust's other eight."""
+
+    def __init__(self, m: int) -> None:
+        self.m = m
+
+    def fit(self, X: np.ndarray) -> GaussianMixture:
+        types = (*COVARIANCE_TYPES, *SHAPE_NAMES)
+        return select(X, [self.m], covariance_types=types, random_state=0).best
+
+
+def measure_half(one: Set, name: str, half: int) -> dict[str, object]:
+    """Fit one half of the rows, and score the other: nats a row, ARI, and the time of the fit."""
+    order = np.random.default_rng(half).permutation(len(one.X))
+    train, test = np.split(order, [len(order) // 2])
+    labels = one.labellings[0] if one.labellings else None
+    begin = cpu_seconds()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            fit = FITTERS[name](one.m if labels is None else number_of(labels)).fit(one.X[train])
+        except (ValueError, subprocess.CalledProcessError) as error:
+            return {"score": None, "ari": None, "seconds": None, "error": type(error).__name__}
+    seconds, ari = round(cpu_seconds() - begin, 3), None
+    if labels is not None:
+        known = test[labels[test] != 0]
+        ari = round(float(adjusted_rand_score(labels[known], fit.predict(one.X[known]))), 4)
+    kind = getattr(fit, "covariance_type_", getattr(fit, "shape", None))
+    score = round(float(fit.score(one.X[test])), 4)
+    return {"score": score, "ari": ari, "seconds": seconds, "type": kind}
+
+
+def compare_halves(chosen_sets: list[Set], asked: argparse.Namespace) -> None:
+    """Fit halves of the sets by each method that is asked for, and print the table of all rows."""
+    path = None if asked.quick else RESULTS.with_name("halves.json")
+    kept = Kept(path, asked.seconds, asked.again)
+    names = [name for name in FITTERS if asked.methods is None or name in asked.methods]
+    if "mclust" in names and not has_mclust():
+        print("R or its package mclust is missing, so nothing is compared with it")
+        names.remove("mclust")
+    try:
+        for one in sorted(chosen_sets, key=lambda one: one.X.size):
+            for half, name in product(range(asked.halves), names):
+                key = {"battery": one.battery, "set": one.name, "half": half, "method": name}
+                row = kept.row(key, lambda o=one, n=name, h=half: measure_half(o, n, h))
+                print(*key.values(), row["score"], row["ari"], row["seconds"], flush=True)
+    finally:
+        print(halves_table(kept.rows))
+
+
+def halves_table(rows: list[dict]) -> str:
+    """Each method against mclust on the halves that both fitted, by battery."""
+    lines = ["| method | battery | halves | not below | not by 0.05 | ARI | of mclust | time |",
+             "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |"]  # fmt: skip
+    found: dict[tuple, dict[str, dict]] = {}
+    for row in rows:
+        if row["score"] is not None:
+            found.setdefault((row["battery"], row["set"], row["half"]), {})[row["method"]] = row
+    for name in ("type auto", "all shapes", "sk10"):
+        for battery in [*sorted({key[0] for key in found}), None]:
+            both = [(each[name], each["mclust"]) for key, each in found.items()
+                    if battery in (None, key[0]) and {name, "mclust"} <= each.keys()]  # fmt: skip
+            if not both:
+                continue
+            gaps = np.array([a["score"] - b["score"] for a, b in both])
+            aris = [(a["ari"], b["ari"]) for a, b in both if a["ari"] is not None]
+            means = [f"{value:.3f}" for value in np.mean(aris, axis=0)] if aris else ["—", "—"]
+            ratio = sum(a["seconds"] for a, _ in both) / sum(b["seconds"] for _, b in both)
+            cells = [name, battery or "all", str(len(both)), f"{np.mean(gaps >= -1e-3):.0%}",
+                     f"{np.mean(gaps >= -CLEARLY):.0%}", *means, f"{ratio:.2g}"]  # fmt: skip
+            lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 def read() -> Kept:
@@ -357,6 +424,7 @@ def main() -> None:
     parser.add_argument("--battery", **listed)
     parser.add_argument("--sets", **listed)
     parser.add_argument("--methods", **listed)
+    parser.add_argument("--halves", type=int, default=0, help="fit this many halves in place")
     parser.add_argument("--again", action="store_true", help="measure anew what is there")
     parser.add_argument("--seconds", type=float, help="end after so many; run it again to go on")
     parser.add_argument("--quick", action="store_true", help="two small sets; nothing is kept")
@@ -369,6 +437,10 @@ def main() -> None:
         sys.exit(
             f"there are no such sets in {SUITES}: set MOMENTMIX_SUITES to the folder of clusters/"
         )
+    if asked.halves:
+        compare_halves(chosen_sets, asked)
+        return
+    chosen_sets = [one for one in chosen_sets if one.labellings]
     kept = Kept(None if asked.quick else RESULTS, asked.seconds, asked.again)
     try:
         for one in sorted(chosen_sets, key=lambda one: one.X.size):

@@ -307,12 +307,8 @@ class Likelihood(Generic[Somewhere]):
         In many columns, where logarithms of matrices are dear, all but the last two are rough.
         """
         if self.target.kind.together:
-            found = []
-            for start in starts:
-                found.append(self.fit(start, tol=0.0, max_iter=steps - 1))
-                if stopped():
-                    break
-            return found
+            kept = (start for i, start in enumerate(starts) if i == 0 or not stopped())
+            return [self.fit(start, tol=0.0, max_iter=steps - 1) for start in kept]
         S, wide = len(starts), needs_no_features(self.target.kind, starts[0].means.shape[1])
         at = Parameters(*(np.concatenate(parts) for parts in zip(*starts, strict=True)))
         at = self.target.with_room_for_background(at, S)

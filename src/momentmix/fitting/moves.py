@@ -283,9 +283,7 @@ class Cuts(NamedTuple):
 
     def back(self, means: np.ndarray) -> np.ndarray:
         """Means in the coordinates of X."""
-        if self.unit is None:
-            return means
-        return np.linalg.solve(self.unit.T, means.T).T if self.unit.ndim == 2 else means / self.unit
+        return means if self.unit is None else np.linalg.solve(self.unit.T, means.T).T
 
 
 def _cuts(
@@ -297,8 +295,8 @@ def _cuts(
 ) -> list[Cuts]:
     """The cuts of component k with responsibilities r (p,), if it has enough rows.
 
-    A covariance that all components share stays as it is, because few rows would not tell it: in
-    units of it, two balls of known variance are to be fitted.
+    A matrix that all components share stays as it is, because few rows would not tell it: in units
+    of it, two balls of known variance are to be fitted.
     """
     own = np.flatnonzero(r > 0.5)
     weights = likelihood.rows.weights[own] * r[own]
@@ -308,9 +306,9 @@ def _cuts(
     weights = weights / share
     kind, X, unit = likelihood.target.kind, likelihood.rows.X[own], None
     local = part_of(likelihood, own, weights, share)
-    if kind.common and likelihood.rows.complete:
+    if kind.common and not kind.thin and likelihood.rows.complete:
         unit = kind.precision_cholesky(parameters.covariances)[1]
-        X = X @ unit if unit.ndim == 2 else X * unit
+        X = X @ unit
         balls = Target(Spherical, 0.0, variance=1.0, sharpness=likelihood.target.sharpness)
         local = Likelihood(MemoryRows(X, weights, Spherical, local.rows.count), balls)
     X = X - weights @ X
