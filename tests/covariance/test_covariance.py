@@ -263,9 +263,9 @@ def test_components_are_taken_and_replaced(kind, rng):
     np.testing.assert_array_equal(kind.take_components(array, np.array([2, 0])), array[[2, 0]])
     changed = kind.replace_components(array, [1], new[:1])
     np.testing.assert_array_equal(changed, [array[0], new[0], array[2]])
-    d = rng.normal(size=4)
-    seen = kind.of(kind.outer(d)[None], 4).matrices()[0]
-    np.testing.assert_allclose(kind.repeat(1, np.outer(d, d)), kind.repeat(1, seen))
+    d, S = rng.normal(size=4), kind.of(array, 4).matrices()
+    together = kind.repeat(1, 0.3 * S[0] + 0.7 * S[1] + 0.21 * np.outer(d, d))[0]
+    np.testing.assert_allclose(kind.merge((0.3, 0.7), array[0], array[1], d), together)
     assert kind.too_few(np.array([1.0, 1e6]), 4).tolist() == [True, False]
 
 

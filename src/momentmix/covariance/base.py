@@ -286,18 +286,13 @@ class Covariance(ABC):
     def estimate(shares: np.ndarray, means: np.ndarray, seconds: np.ndarray) -> np.ndarray:
         """Covariances of components with given shares, means and mean features (m, width)."""
 
-    @staticmethod
-    @abstractmethod
-    def outer(difference: np.ndarray) -> np.ndarray:
-        """The outer square of a difference of means, in the shape of one covariance."""
-
     @classmethod
     def merge(
         cls, shares: tuple[float, float], one: np.ndarray, other: np.ndarray, apart: np.ndarray
     ) -> np.ndarray:
         """The covariance of two components together, whose means differ by ``apart``."""
-        a, b = shares
-        return np.asarray(a * one + b * other + a * b * cls.outer(apart))
+        (a, b), square = shares, apart**2 if cls.thin else np.outer(apart, apart)
+        return np.asarray(a * one + b * other + a * b * cls.repeat(1, square)[0])
 
     @staticmethod
     @abstractmethod

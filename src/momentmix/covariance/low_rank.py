@@ -136,15 +136,12 @@ class LowRank(Diagonal):
         return scale, B, xp.matmul(B.mT, B) + eye
 
     def root(self) -> Array:
-        """W beside diag(s)^½, which turn n + q normal numbers into a sample."""
-        array = np.array(self.array)
-        array[..., -1] = np.sqrt(array[..., -1])
-        return array
+        return self.array
 
-    def colour(self, factors: Array, i: int, Z: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        factor = np.asarray(factors)[i]
-        random = rng.standard_normal((len(Z), factor.shape[1] - 1))
-        return Z * factor[:, -1] + random @ factor[:, :-1].T
+    def colour(self, root: Array, i: int, Z: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Random factors times the loadings, beside Z times the deviations."""
+        W, s = np.asarray(root)[i, :, :-1], np.asarray(root)[i, :, -1]
+        return Z * np.sqrt(s) + rng.standard_normal((len(Z), W.shape[1])) @ W.T
 
     def whitener(self) -> tuple[Array, Array]:
         """[s^-½, B, Bz] with z = M⁻¹Bᵀ: the whitened x is (y - Bz, z), for y = x s^-½.
@@ -318,14 +315,9 @@ class LowRank(Diagonal):
 
     @staticmethod
     def on_floor(array: np.ndarray, floor: Bound) -> np.ndarray:
-        """A feature on the floor may still be moved by factors; more than q cannot all be."""
+        """Factors may still move a feature that is on the floor, but no more of them than factors."""
         low = array[..., -1] <= NEAR_FLOOR * np.asarray(floor)
-        result = np.zeros(len(array), dtype=bool)
-        for j in np.flatnonzero(low.any(axis=1)):
-            W = array[j, low[j], :-1] / np.sqrt(np.broadcast_to(floor, low[j].shape)[low[j], None])
-            widths = np.linalg.svd(W, compute_uv=False)
-            result[j] = len(W) > W.shape[1] or widths[-1] ** 2 <= NEAR_FLOOR - 1
-        return result
+        return np.asarray(low.sum(axis=1) >= array.shape[-1])
 
     @staticmethod
     def smallest_variance(array: np.ndarray) -> float:

@@ -194,10 +194,6 @@ class Matrices(Covariance):
         return factors @ factors.swapaxes(-1, -2), factors
 
     @staticmethod
-    def outer(difference: np.ndarray) -> np.ndarray:
-        return np.outer(difference, difference)
-
-    @staticmethod
     def customary_strength(n: int) -> float:
         return 3.0 * n - 1.0
 

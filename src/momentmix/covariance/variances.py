@@ -185,10 +185,6 @@ class Diagonal(Variances):
         return np.asarray(np.maximum(seconds - means * means, 0))
 
     @staticmethod
-    def outer(difference: np.ndarray) -> np.ndarray:
-        return np.asarray(difference**2)
-
-    @staticmethod
     def optimism(counts: np.ndarray, n: int) -> np.ndarray:
         """The sum over features of the optimism of a full covariance of one feature."""
         return optimism_of(2 * n, counts, 3)
@@ -270,10 +266,6 @@ class Spherical(Variances):
     def estimate(shares: np.ndarray, means: np.ndarray, seconds: np.ndarray) -> np.ndarray:
         squares = seconds[:, 0] - np.sum(means * means, axis=1)
         return np.asarray(np.maximum(squares, 0) / means.shape[1])
-
-    @staticmethod
-    def outer(difference: np.ndarray) -> np.ndarray:
-        return np.asarray(np.mean(difference**2))
 
     @staticmethod
     def optimism(counts: np.ndarray, n: int) -> np.ndarray:

@@ -74,7 +74,7 @@ class Zero(Variances):
         return 0
 
     check = log_density_coefficients = precision_cholesky = staticmethod(_refuse)
-    whitened_squares = estimate = outer = features_of_seconds = staticmethod(_refuse)
+    whitened_squares = estimate = features_of_seconds = staticmethod(_refuse)
 
     @staticmethod
     def optimism(counts: np.ndarray, n: int) -> np.ndarray:

@@ -123,6 +123,7 @@ def _tile_shape(P: Atoms, Q: Atoms, d: int, workers: int) -> tuple[int, int]:
         if not Q.covariance.shared:
             per_p += number * Q.covariance.width(n) * (1 if Q.covariance.thin else n)
             per_p += number * 3 * Q.covariance.rank * len(Q)
+        budget *= 8 if a + b > 2 else 1  # each tile copies the loadings
     elif diagonal:
         per_p = per_q = number * 3 * d * min(n, FEATURE_BLOCK)
         budget *= 8
