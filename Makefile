@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 #: How long make fuzz spends on each of its targets.
 SECONDS_EACH ?= 120
 
-.PHONY: help demo test test-oldest coverage release-check count same-fits fuzz grid lint docs bench bench-default bench-ordinary bench-choices bench-suites bench-time bench-fit bench-observed bench-classes bench-tensors bench-cp bench-gpu bench-peers experiments paper clean
+.PHONY: help demo test test-oldest coverage release-check count same-fits fuzz grid lint docs bench bench-default bench-ordinary bench-choices bench-low-rank bench-suites bench-time bench-fit bench-observed bench-classes bench-tensors bench-cp bench-gpu bench-peers experiments paper clean
 
 help:
 	@echo "make demo   run the main job and draw it into demo/"
@@ -26,6 +26,7 @@ help:
 	@echo "make bench-time  what a user waits for, over scikit-learn's times (about 20 minutes, in parts)"
 	@echo "make bench-ordinary  easy groups, constant columns, outliers of real tables (about 5 minutes)"
 	@echo "make bench-suites  public clusterings: fits, merged components, other methods (about 15 minutes)"
+	@echo "make bench-low-rank  factors in many columns: errors, new rows, costs of moments (about 10 minutes)"
 	@echo "make bench-choices  what auto chooses on real tables, and 500 files of a collection (about an hour)"
 	@echo "make bench-fit  fits against scikit-learn's EM (about 15 minutes)"
 	@echo "make bench-observed  rows with gaps and with known errors (about 30 minutes)"
@@ -149,6 +150,9 @@ bench-ordinary: $(VENV)/bench
 
 bench-suites: $(VENV)/bench
 	$(BIN)/python benchmarks/suites.py
+
+bench-low-rank: $(VENV)/bench
+	$(BIN)/python benchmarks/low_rank.py
 
 bench-choices: $(VENV)/bench
 	$(BIN)/python benchmarks/choices.py

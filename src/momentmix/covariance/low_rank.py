@@ -315,7 +315,7 @@ class LowRank(Diagonal):
 
     @staticmethod
     def on_floor(array: np.ndarray, floor: Bound) -> np.ndarray:
-        """Factors may still move a feature that is on the floor, but no more of them than factors."""
+        """No more features than factors move can be on the floor without a flat direction."""
         low = array[..., -1] <= NEAR_FLOOR * np.asarray(floor)
         return np.asarray(low.sum(axis=1) >= array.shape[-1])
 

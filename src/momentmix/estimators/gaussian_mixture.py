@@ -112,9 +112,10 @@ def choose(estimator: GaussianMixture, data: Data) -> tuple[Found, Found]:
         else:
             found += fits_of(each, data, one, numbers, patience=patience, price=price)
         lowest = min(found, key=lambda one: one.bic)
-        if found[-1].fit.interrupted or lowest.plan.kind.rank < rank:
+        # One component rests on all rows, however narrow it is.
+        best = lowest if rank and m == 1 else best_of(found)
+        if found[-1].fit.interrupted or best.plan.kind.rank < rank:
             break
-    best = lowest if estimator._chooses_rank and m != "auto" else best_of(found)
     if found[-1].fit.interrupted:
         best = replace(best, fit=replace(best.fit, interrupted=True))
     return best, lowest
