@@ -14,13 +14,7 @@ from typing import ClassVar, NamedTuple, NoReturn, cast
 
 import numpy as np
 
-from momentmix.covariance.base import (
-    NEAR_FLOOR,
-    Bound,
-    Covariance,
-    optimism_of,
-    refuse_degenerate,
-)
+from momentmix.covariance.base import NEAR_FLOOR, Bound, Covariance, optimism_of, refuse_degenerate
 from momentmix.covariance.matrices import Full
 from momentmix.covariance.prior import LogNormalPrior, PullOfVariances
 from momentmix.covariance.variances import Diagonal
@@ -57,10 +51,7 @@ def join(covariances: object, name: str = "") -> Array:
     loadings = as_float_array(covariances[0], "loadings", (3,))
     variances = as_float_array(like(covariances[1], loadings), "variances", (2,))
     if tuple(loadings.shape[:2]) != tuple(variances.shape):
-        raise ValueError(
-            f"loadings must be (m, n, q) and variances (m, n); got shapes {tuple(loadings.shape)} "
-            f"and {tuple(variances.shape)}"
-        )
+        raise ValueError("loadings must be (m, n, q) and variances (m, n), of the same m and n")
     return namespace(loadings, variances).concat([loadings, variances[..., None]], axis=-1)
 
 
@@ -198,8 +189,7 @@ class LowRank(Diagonal):
     @staticmethod
     def features_of_seconds(seconds: np.ndarray) -> NoReturn:
         raise ValueError(
-            "covariance_type='low-rank' is fitted to complete rows without errors; fill the gaps "
-            "first (MixtureImputer), or fit 'diag' or 'full'"
+            "low-rank is fitted to complete rows without errors; fill gaps, or fit diag"
         )
 
     @classmethod
@@ -329,10 +319,7 @@ class LowRank(Diagonal):
 
     @classmethod
     def tangent(cls, n: int) -> NoReturn:
-        raise NoStandardErrors(
-            "covariance_type='low-rank' has no standard errors, as turning the factors changes no "
-            "covariance; use bootstrap, or fit 'diag' or 'full'"
-        )
+        raise NoStandardErrors("turning the factors of low-rank changes nothing; use bootstrap")
 
 
 @cache
