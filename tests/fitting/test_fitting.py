@@ -8,9 +8,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from momentmix import GaussianMixture, KnownCovarianceMixture, Mixture, MomentMixture, MomentTensors
+from momentmix import (
+    CollapseWarning,
+    GaussianMixture,
+    KnownCovarianceMixture,
+    Mixture,
+    MomentMixture,
+    MomentTensors,
+)
 from momentmix.blocks.dask_rows import DaskRows
-from momentmix.covariance import Diagonal, Full, Spherical
+from momentmix.covariance import COVARIANCE_TYPES, Diagonal, Full, Spherical, covariance_type
 from momentmix.estimators.gaussian_mixture import plan_likelihood
 from momentmix.estimators.known_covariance import plan_known_noise
 from momentmix.estimators.moment_mixture import plan_moments
@@ -351,3 +358,12 @@ def test_a_mixture_is_fitted_from_its_own_moments():
     truth = Mixture([0.6, 0.4], [[0.0, 0.0], [4.0, 1.0]], [[1.0, 0.5], [0.5, 1.0]], "diag")
     fit = MomentMixture(2, covariance_type="diag", random_state=0).fit_moments(truth)
     np.testing.assert_allclose(fit.means_, truth.means, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", COVARIANCE_TYPES)
+def test_components_of_few_rows_are_told_for_every_type(kind, rng):
+    """Under a prior they have a shape and a BIC, but it is not theirs."""
+    X = np.concatenate([rng.normal(size=(200, 3)), rng.normal(60, 0.01, size=(1, 3))])
+    with pytest.warns(CollapseWarning, match="rests on about 1 row"):
+        fit = GaussianMixture(2, covariance_type=kind, random_state=0).fit(X)
+    assert len(fit.collapsed_) == 0 or covariance_type(kind).common

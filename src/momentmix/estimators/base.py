@@ -209,7 +209,7 @@ def collapse_in_words(collapse: Collapse, mixture: Mixture, of_rows: bool = True
 
     For fits of moments alone, the cause may be the rows or too few moments.
     """
-    flat, thin, counts, columns = collapse
+    flat, thin, counts, columns, _ = collapse
     said = []
     if np.any(thin):
         rows = ", ".join(f"{count:.0f}" for count in counts[thin])
@@ -424,9 +424,10 @@ class MixtureEstimator(DensityMixin, BaseEstimator):
             self._why_collapsed = collapse_in_words(collapse, self.mixture_, of_rows)
             if self._why_collapsed:
                 what = "They" if problem.frame.kind.common else "Their shape"
+                little = ", and BIC and AIC mean little" if len(self.collapsed_) else ""
                 warn_user(
-                    f"{self._why_collapsed}. {what} may be noise, and BIC and AIC mean little: ask "
-                    "for fewer components or a simpler covariance_type, or look at the columns",
+                    f"{self._why_collapsed}. {what} may be noise{little}: ask for fewer components "
+                    "or a simpler covariance_type, or look at the columns",
                     CollapseWarning,
                 )
         self.__dict__.pop("_known_curvature", None)

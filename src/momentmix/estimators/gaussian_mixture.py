@@ -380,8 +380,8 @@ class GaussianMixture(OutlierAnswers, InferenceEstimator):
         How many rows hold full covariances to the axes of the features. With "auto" they were
         learned; 0 if features depend on each other, or there is no such prior.
     collapsed_ : ndarray of int
-        The components that rest on too few rows, or have no width in some direction. There is a
-        warning about them, and BIC and AIC mean little then.
+        The components that have no width in some direction or, without a prior, rest on too few
+        rows. There is a warning about them, and BIC and AIC mean little then.
     outlier_share_ : float
         The share of the rows that belong to no component; 0 if there is no background.
 

@@ -87,18 +87,20 @@ class Collapse(NamedTuple):
     Where rows share a value of a column, a component may be as narrow as the column's resolution.
     It has not collapsed then: the floor is the same for all fits, so their likelihoods compare. Nor
     does a component collapse that rests on few rows under a prior: the logarithm of its variance in
-    a direction lies below the common one by no more than its rows over those of the prior.
+    a direction lies below the common one by no more than its rows over those of the prior. But its
+    shape is mostly that of the others, so there is a warning.
     """
 
     flat: np.ndarray  # components without extent in a direction that no shared value explains; (m,)
-    thin: np.ndarray  # components that rest on too few samples, and on no prior; (m,)
+    thin: np.ndarray  # components that rest on too few samples; (m,)
     counts: np.ndarray  # the number of samples that each rests on; (m,)
     columns: tuple[int, ...] = ()  # the columns in which flat components have no extent
+    held: bool = False  # thin components have a shape nevertheless, by the prior
 
     @property
     def components(self) -> np.ndarray:
         """The components that have collapsed for either reason; (m,) booleans."""
-        return np.asarray(self.flat | self.thin)
+        return np.asarray(self.flat if self.held else self.flat | self.thin)
 
 
 @dataclass(frozen=True)
@@ -148,10 +150,9 @@ class Problem:
         flat = np.broadcast_to(self._on_floor(covariances, bare, means.shape[1]), weights.shape)
         if self.likelihood is None and fit.bound > 0:  # widths that the moments do not determine
             flat = flat | kind.on_floor(covariances, fit.bound)
-        thin = np.zeros(len(weights), dtype=bool)
-        if len(weights) > 1 and fit.strengths.alike == 0:
-            thin = kind.too_few(counts, means.shape[1])
-        return Collapse(flat, thin, counts, self._flattened(fit, flat))
+        thin = kind.too_few(counts, means.shape[1]) & (len(weights) > 1)
+        held = fit.strengths.alike > 0
+        return Collapse(flat, thin, counts, self._flattened(fit, flat), held)
 
     def _on_floor(self, covariances: np.ndarray, floor: Bound, n: int) -> np.ndarray:
         """Which covariances have no extent in some direction in which all rows together have some.
