@@ -156,8 +156,8 @@ class Recorded:
         self.problem, self.trace = problem, trace
         self.normal_equations = problem.normal_equations
 
-    def value_and_gradient(self, x: np.ndarray) -> tuple[float, np.ndarray]:
-        value, gradient = self.problem.value_and_gradient(x)
+    def value_and_gradient(self, x: np.ndarray, most: float = np.inf) -> tuple[float, np.ndarray]:
+        value, gradient = self.problem.value_and_gradient(x, most)
         self.trace.append(value)
         return value, gradient
 

@@ -41,7 +41,7 @@ OURS = {
     "auto": {"outliers": "auto"},
     "uniform": {"outliers": "uniform"},
     "at most 0.1": {"outliers": 0.1},
-    "moments": {"outliers": None},
+    "moments": {},
 }
 METHODS = (*OURS, "scikit-learn", "mclust")
 #: Pure moments take longest, so they are fitted to the first few data sets of these cells.
@@ -119,8 +119,10 @@ def fitted(method: str, X: np.ndarray, m: int, spoilt: bool) -> tuple:
     else:
         # Of starts that outliers spoil no two agree, and by default many would be tried.
         starts = {"n_init": 1} if method == "moments" and spoilt else {}
-        cls = MomentMixture if method.startswith("moments") else GaussianMixture
-        model = cls(m, random_state=0, **OURS[method], **starts)
+        cls, settings = GaussianMixture, OURS[method]
+        if method == "moments":
+            cls, settings = MomentMixture, starts
+        model = cls(m, random_state=0, **settings)
     begin = time.perf_counter()
     model.fit(X)
     seconds = time.perf_counter() - begin

@@ -463,7 +463,6 @@ def test_bad_settings_of_likelihood_fits(options, match):
         ({"augmentation": "none"}, "'augmentation' parameter"),
         ({"solver": "newton"}, "'solver' parameter"),
         ({"init": "kmeans"}, "'init' parameter"),
-        ({"outliers": "uniform"}, "'outliers' parameter"),
     ],
 )
 def test_bad_settings_of_moment_fits(options, match):
@@ -588,7 +587,7 @@ def test_large_models_are_implicit():
     [
         (GaussianMixture, "n_components reg_covar max_iter n_init tol verbose_interval prior "
          "outliers"),
-        (MomentMixture, "n_components reg_covar max_iter n_init order omega outliers"),
+        (MomentMixture, "n_components reg_covar max_iter n_init order omega"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("flag", [True, np.True_])

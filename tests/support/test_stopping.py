@@ -53,16 +53,24 @@ def test_errors_leave_nothing_behind():
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_a_handler_of_somebody_else_stays():
+@pytest.mark.parametrize("interrupts", [False, True])
+def test_a_handler_of_somebody_else_decides(interrupts):
     came = []
-    before = signal.signal(signal.SIGINT, lambda *_: came.append(1))
+
+    def handle(number, frame):
+        came.append(number)
+        if interrupts:
+            raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, handle)
     try:
         with stoppable():
             press()
-            assert not stopped()
+            assert stopped() == interrupts
+        assert signal.getsignal(signal.SIGINT) is handle
     finally:
         signal.signal(signal.SIGINT, before)
-    assert came == [1]
+    assert came == [signal.SIGINT]
 
 
 def test_in_another_thread_nothing_is_handled():

@@ -23,7 +23,7 @@ from momentmix.blocks.engines import is_dask, refuse_unread
 from momentmix.blocks.sources import Source, block_rows
 from momentmix.covariance import Bound, Kind
 from momentmix.distributions.mixture import Mixture
-from momentmix.fit import Fit, Parameters, outlier_share
+from momentmix.fit import Fit, Parameters
 from momentmix.fitting.plan import Plan, Sizes
 from momentmix.fitting.problem import Collapse, Problem, mixture_of, mixture_problem
 from momentmix.fitting.solve import solve
@@ -530,7 +530,6 @@ class MixtureEstimator(DensityMixin, BaseEstimator):
         """Set the fitted attributes from a fit in the coordinates of X."""
         kind, covariances = problem.frame.kind, np.asarray(fit.parameters.covariances, order="C")
         self.n_components_, self.covariance_type_ = len(fit.parameters.weights), kind.name
-        self.outlier_share_ = outlier_share(fit.parameters.weights)
         precisions: tuple[np.ndarray | None, np.ndarray | None] = None, None
         if problem.definite and not kind.iterated:
             try:

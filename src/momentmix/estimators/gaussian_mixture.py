@@ -30,7 +30,7 @@ from momentmix.distributions.mixture import Mixture
 from momentmix.estimators.base import Reader
 from momentmix.estimators.inference import InferenceEstimator
 from momentmix.estimators.predictions import OutlierAnswers
-from momentmix.fit import Fit
+from momentmix.fit import Fit, outlier_share
 from momentmix.fitting.background import background_parameters
 from momentmix.fitting.plan import (
     LEAST_VARIANCE,
@@ -508,6 +508,7 @@ class GaussianMixture(OutlierAnswers, InferenceEstimator):
 
     def _set(self, problem: Problem, fit: Fit) -> None:
         super()._set(problem, fit)
+        self.outlier_share_ = outlier_share(fit.parameters.weights)
         self._set_likelihood(fit)
         self.rank_ = problem.frame.kind.rank
 

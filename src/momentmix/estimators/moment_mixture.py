@@ -73,7 +73,6 @@ SOLVED = (
     "mixture_",
     "n_components_",
     "covariance_type_",
-    "outlier_share_",
     "converged_",
     "interrupted_",
     "n_iter_",

@@ -82,7 +82,8 @@ def _atoms_against_points(P: Atoms, Q: Atoms, d: int) -> tuple[Cumulants, Pullba
             return means, xp.zeros_like(covariance.array)
         G_2 = _over_pairs(G[1], P, Q)
         if covariance.rank:
-            inside = xp.reshape(2 * G_2.mT[:, :, None] * products, (X.shape[0], -1))
+            size = products.shape[1] * products.shape[2]
+            inside = xp.reshape(2 * G_2.mT[:, :, None] * products, (X.shape[0], size))
             loadings = xp.permute_dims(xp.reshape(X.mT @ inside, W.shape), (1, 0, 2))
             found = covariance.collect_factors(P.column[:, 0], loadings, G_2 @ squares)
             return means, found
@@ -120,8 +121,9 @@ def _points_against_atoms(P: Atoms, Q: Atoms, d: int) -> tuple[Cumulants, Pullba
             else:
                 means = means + covariance.features_vjp(A, G_2 @ covariance.flat())
                 if covariance.rank:
-                    inside = xp.reshape(2 * G_2[:, :, None] * products, (len(P), -1))
-                    means = means + inside @ xp.reshape(W, (W.shape[0], -1)).mT
+                    flat = xp.reshape(W, (W.shape[0], -1))
+                    inside = xp.reshape(2 * G_2[:, :, None] * products, (len(P), flat.shape[1]))
+                    means = means + inside @ flat.mT
         return P.column * means, None
 
     return (kappa + [None] * d)[:d], pullback

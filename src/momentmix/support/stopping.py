@@ -29,20 +29,31 @@ def stoppable() -> Iterator[None]:
     """Let Ctrl-C stop the work within at its next step.
 
     Within another one it does nothing: the outermost work is stopped as a whole. It also does
-    nothing outside the main thread, which no signal reaches, and where somebody else handles
-    Ctrl-C.
+    nothing outside the main thread, which no signal reaches. Whoever handled Ctrl-C before, such as
+    Spark, still does, and decides whether it interrupts.
     """
     global _asked, _open
-    handled = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if _open or threading.current_thread() is not threading.main_thread() or not handled:
+    before = signal.getsignal(signal.SIGINT)
+    main = threading.current_thread() is threading.main_thread()
+    if _open or not main or not callable(before):
         yield
         return
+
+    def note(number: int, frame: FrameType | None) -> None:
+        global _asked
+        try:
+            before(number, frame)
+        except KeyboardInterrupt:
+            again, _asked = _asked, True
+            if again or _breakable:
+                raise
+
     _open = True
-    signal.signal(signal.SIGINT, _note)
+    signal.signal(signal.SIGINT, note)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGINT, before)
         _open = _asked = False
 
 
@@ -55,10 +66,3 @@ def breakable() -> Iterator[None]:
         yield
     finally:
         _breakable -= 1
-
-
-def _note(number: int, frame: FrameType | None) -> None:
-    global _asked
-    again, _asked = _asked, True
-    if again or _breakable:
-        raise KeyboardInterrupt
