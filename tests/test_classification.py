@@ -117,7 +117,7 @@ def test_the_number_of_components_is_found(rng):
     model = MixtureClassifier("auto", random_state=0).fit(X, y)
     assert [mixture.n_components for mixture in model.mixtures_] == [1, 3]
     assert model.score(X, y) > 0.98
-    weighted = clone(model).fit(X, y, (X[:, 0] < 3).astype(float))
+    weighted = clone(model).fit(X, y, (X[:, 0] < 1).astype(float))
     assert [mixture.n_components for mixture in weighted.mixtures_] == [1, 2]
 
 

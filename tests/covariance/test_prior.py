@@ -237,8 +237,9 @@ def test_no_component_on_the_floor_without_a_warning(X, kind, prior):
         if eigh(T, eigvals_only=True)[0] > 1e-8 and eigh(S, T, eigvals_only=True)[0] < 0.9e-6:
             flat.append(k)
     assert set(flat) <= set(fit.collapsed_)
-    warned = any(w.category is CollapseWarning for w in caught)
-    assert warned == (len(fit.collapsed_) > 0)
+    told = [str(w.message) for w in caught if w.category is CollapseWarning]
+    # Few rows under a prior are told too, but then the BIC keeps its meaning.
+    assert any("BIC and AIC mean little" in words for words in told) == (len(fit.collapsed_) > 0)
 
 
 def test_the_floor_is_the_best_covariance_above_it(rng):

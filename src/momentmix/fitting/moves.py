@@ -442,7 +442,7 @@ def merge_pair(
     """Share, mean and covariance of two components together; a shared covariance stays as it is."""
     weights, means, covariances = parameters
     share = float(weights[i] + weights[j])
-    a, b = weights[i] / share, weights[j] / share
+    a, b = (weights[i] / share, weights[j] / share) if share > 0 else (0.5, 0.5)  # both empty
     mean = a * means[i] + b * means[j]
     if kind.common:
         return share, mean, covariances
