@@ -10,6 +10,14 @@ from momentmix import GaussianMixture, MomentTensors
 from momentmix.support.stopping import breakable, stoppable, stopped
 
 
+@pytest.fixture(autouse=True)
+def python_handles_it():
+    """Whatever tests of Spark, which handles Ctrl-C itself, have left behind."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def press():
     signal.raise_signal(signal.SIGINT)
 
